@@ -27,7 +27,6 @@ EVERY_DATABASE = frozenset(
         "test_firewall_races",
         "test_hidden_attributes",  # filters, order and pages of what a caller may not see
         "test_if_match",
-        "test_kept_reads",
         "test_lists",  # order, pages, NULL, comparison of texts
         "test_migrations",
         "test_odd_values",  # all tables, and what each database makes of values beyond its types

@@ -8,17 +8,12 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from neutrino import request_ids
-from neutrino.server.db import tables as t
-from neutrino.server.db.read_ahead import Read
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.conftest import url_of
 from tests.api.dhcp import serve
 from tests.api.l3 import attach, gateway, inside, l3_agent, outside
 
-_q = t.quotas.c
-_LIMIT = sa.select(_q.limit).where(_q.project_id == sa.bindparam("project"))
 OPEN_TRANSACTIONS = {
     "postgresql": "SELECT query FROM pg_stat_activity"
     " WHERE datname = current_database() AND state NOT IN ('idle', 'active')",
@@ -49,33 +44,6 @@ def check_nothing_waits(connection: sa.Connection) -> None:
         column = f"c_{uuid.uuid4().hex}"
         connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {column} INTEGER")  # fails if it has to wait
         connection.exec_driver_sql(f"ALTER TABLE {name} DROP COLUMN {column}")
-
-
-@pytest.fixture
-def in_request() -> Iterator[None]:
-    token = request_ids.CURRENT.set(f"req-{uuid.uuid4()}")
-    yield
-    request_ids.CURRENT.reset(token)
-
-
-@pytest.mark.every_database
-@pytest.mark.parametrize("fails", [False, True])
-def test_reads_after_a_commit_leave_no_transaction(
-    server: Server, outside_connection: sa.Connection, in_request: None, fails: bool
-) -> None:
-    db, project = server.db, uuid.uuid4().hex
-    reads = [Read(_LIMIT, {"project": project})]
-    if fails:
-        reads.append(Read(sa.text("SELECT nothing FROM nowhere WHERE 1 = :one"), {"one": 1}))
-    with db.read() as connection:  # the thread has a connection to read
-        connection.execute(_LIMIT, {"project": project})
-    for resource in ("port", "network"):  # the second one with the connection that the first one left
-        with db.transaction() as tx:
-            tx.insert(t.quotas, [{"project_id": project, "resource": resource, "limit": 1}])
-            tx.read_after_commit(*reads)
-        check_nothing_waits(outside_connection)
-    with db.read() as connection:
-        assert connection.execute(_LIMIT, {"project": project}).scalars().all() == [1, 1]
 
 
 @pytest.mark.every_database

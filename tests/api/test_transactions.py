@@ -1,21 +1,21 @@
-"""Statements of a transaction that are sent together, and reads sent ahead: results and errors as if sent one by one."""
+"""Statements of a transaction, and reads, that are sent together: results and errors as if sent one by one."""
 
 from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from neutrino import request_ids
 from neutrino.server import errors
 from neutrino.server.db import batch
 from neutrino.server.db import tables as t
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import Lookup, Read, RowsLookup, read, read_together, scalar
 from neutrino.server.db.session import Database, Stale
+from neutrino.server.feed.readers.rows import read_rows
 from neutrino.server.main import Server
 from neutrino.server.ml2 import type_drivers
 from tests.api.client import Api
@@ -32,13 +32,6 @@ def db(server: Server) -> Database:
 @pytest.fixture
 def project() -> str:
     return uuid.uuid4().hex
-
-
-@pytest.fixture
-def in_request() -> Iterator[None]:
-    token = request_ids.CURRENT.set(f"req-{uuid.uuid4()}")
-    yield
-    request_ids.CURRENT.reset(token)
 
 
 def row(project: str, resource: str = "port", limit: int = 1) -> dict[str, Any]:
@@ -178,9 +171,9 @@ def test_a_transaction_without_reads_is_sent_at_once(
     sent: list[tuple[int, str]] = []
     real = sender.send
 
-    def send(cursor: Any, before: Any, last: batch.Statement, reads: Any) -> Any:
+    def send(cursor: Any, before: Any, last: batch.Statement) -> Any:
         sent.append((len([one for one in before if one.text != sender.begin]), last.text))
-        return real(cursor, before, last, reads)
+        return real(cursor, before, last)
 
     monkeypatch.setattr(sender, "send", send)
     with db.transaction() as tx:
@@ -225,135 +218,68 @@ def test_a_deadlock_is_retried(db: Database, database: str, project: str) -> Non
         assert len(attempts) > 2  # the victim may meet the other transaction again before that one has committed
 
 
-# --- reading ahead ----------------------------------------------------------------------------------------------------
+# --- reading together -------------------------------------------------------------------------------------------------
+
+_limit_of = Lookup(_LIMIT, scalar)
+_n = t.networks.c
+_NETWORK = RowsLookup(sa.select(_n.id, _n.admin_state_up, _n.mtu, _n.tags).where(_n.id == sa.bindparam("key")))
+_WRONG: Read[Any] = Lookup(sa.select(sa.column("absent")).select_from(sa.table("nowhere")), scalar)()
 
 
-def limit_of(db: Database, project: str) -> Any:
+def test_reads_that_are_sent_together_have_the_results_of_single_ones(
+    server: Server, db: Database, project: str
+) -> None:
+    network = Api(server.app).network(admin_state_up=False)
+    insert(db, [row(project, "port", 7)])
+    reads = _limit_of(project=project), _NETWORK(key=network["id"]), _limit_of(project="none")
     with db.read() as connection:
-        return connection.execute(_LIMIT, {"project": project}).scalar()
+        limit, rows, none = read_together(connection, *reads)
+        assert (limit, rows, none) == tuple(read(connection, one) for one in reads)
+    assert (limit, none) == (7, None)
+    assert rows[0].admin_state_up is False  # MariaDB and SQLite store a number
+    assert rows[0]._asdict() == connection.execute(_NETWORK.statement, {"key": network["id"]}).one()._asdict()
 
 
-def set_limit(other: Database, project: str, limit: int) -> None:
-    with other.transaction() as tx:
-        tx.write(sa.update(t.quotas).where(_q.project_id == project).values(limit=limit))
-
-
-@pytest.fixture
-def other(server: Server) -> Iterator[Database]:
-    """A second server on the same database."""
-    made = Database(server.db.url.render_as_string(hide_password=False))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def announced(db: Database, project: str, in_request: None) -> Callable[[], None]:
-    """Announces two reads; stores what they read first."""
+def test_reads_in_a_transaction_see_what_is_deferred(db: Database, project: str) -> None:
     with db.transaction() as tx:
-        tx.insert(t.quotas, [row(project), row(project + "2", "port", 2)])
-    return lambda: db.read_ahead(lambda: [Read(_LIMIT, {"project": project}), Read(_LIMIT, {"project": project + "2"})])
+        tx.insert(t.quotas, [row(project, "port", 7)])
+        assert read_together(tx.connection, _limit_of(project=project), _limit_of(project="none")) == (7, None)
 
 
-def test_announced_reads_are_handed_out_once(
-    db: Database, database: str, other: Database, project: str, announced: Callable[[], None]
-) -> None:
-    announced()
-    set_limit(other, project, 5)
-    assert limit_of(db, project) == (5 if database == "sqlite" else 1)
-    assert limit_of(db, project) == 5
-    assert limit_of(db, project + "2") == 2
+def test_values_are_data_in_statements_that_are_sent_together(db: Database, project: str) -> None:
+    names = [project + text for text in ("'; DROP TABLE quotas; --", "%s", "\\", "ünï")]
+    insert(db, [row(name, "port", i) for i, name in enumerate(names)])
+    with db.read() as connection:
+        assert read_together(connection, *(_limit_of(project=name) for name in names)) == (0, 1, 2, 3)  # type: ignore[call-overload]
 
 
-def test_an_announced_read_without_rows_has_none(db: Database, project: str, in_request: None) -> None:
-    db.read_ahead(lambda: [Read(_LIMIT, {"project": project}), Read(_LIMIT, {"project": "none"})])
-    assert limit_of(db, project) is None
-    assert limit_of(db, "none") is None
+def test_one_of_several_reads_that_fails_is_an_error_and_the_connection_remains(db: Database, project: str) -> None:
+    for _ in range(2):
+        with (
+            pytest.raises((sa.exc.ProgrammingError, sa.exc.OperationalError), match="nowhere"),
+            db.read() as connection,
+        ):
+            read_together(connection, _limit_of(project=project), _WRONG, _limit_of(project=project))
+        with db.read() as connection:
+            assert read_together(connection, _limit_of(project=project), _limit_of(project="none")) == (None, None)
 
 
-def test_after_a_transaction_everything_is_read_again(
-    db: Database, other: Database, project: str, announced: Callable[[], None]
-) -> None:
-    announced()
-    set_limit(other, project, 5)
-    with db.transaction():
-        pass
-    assert limit_of(db, project) == 5
+def test_a_value_that_is_computed_with_each_execution_is(db: Database) -> None:
+    numbers = iter(range(3))
+    statement = sa.select(sa.bindparam("n", callable_=lambda: next(numbers), type_=sa.Integer))
+    counted = Lookup(statement, scalar)
+    with db.read() as connection:
+        assert [read(connection, counted()) for _ in range(3)] == [0, 1, 2]
 
 
-def test_after_a_lost_race_everything_is_read_again(
-    db: Database, other: Database, project: str, announced: Callable[[], None]
-) -> None:
-    found: list[Any] = []
-
-    def attempt() -> None:
-        if not found:
-            announced()
-            found.append(None)
-            set_limit(other, project, 5)
-            raise Stale
-        found.append(limit_of(db, project))
-
-    db.retrying(attempt)
-    assert found == [None, 5]
-
-
-def test_another_request_reads_for_itself(
-    db: Database, other: Database, project: str, announced: Callable[[], None]
-) -> None:
-    announced()
-    set_limit(other, project, 5)
-    token = request_ids.CURRENT.set("req-another")
-    try:
-        assert limit_of(db, project) == 5
-    finally:
-        request_ids.CURRENT.reset(token)
-
-
-def test_an_announced_read_that_fails_is_an_error_where_it_is_made(db: Database, in_request: None) -> None:
-    wrong = sa.text("SELECT nothing FROM nowhere WHERE 1 = :one")
-    db.read_ahead(lambda: [Read(_LIMIT, {"project": "x"}), Read(wrong, {"one": 1})])
-    assert limit_of(db, "x") is None  # the connection is replaced
-    with pytest.raises(sa.exc.DBAPIError), db.read() as connection:
-        connection.execute(wrong, {"one": 1})
-
-
-# --- reading with COMMIT ----------------------------------------------------------------------------------------------
-
-
-def write_and_read(db: Database, project: str, *reads: Read) -> None:
-    limit_of(db, project)  # the thread has a connection to read
-    with db.transaction() as tx:
-        tx.insert(t.quotas, [row(project)])
-        tx.read_after_commit(Read(_LIMIT, {"project": project}), *reads)
-
-
-def test_what_is_read_with_the_commit_is_handed_out_once(
-    db: Database, database: str, other: Database, project: str, in_request: None
-) -> None:
-    write_and_read(db, project, Read(_LIMIT, {"project": "none"}))
-    set_limit(other, project, 5)
-    assert limit_of(db, project) == (5 if database == "sqlite" else 1)
-    assert limit_of(db, project) == 5
-    assert limit_of(db, "none") is None
-
-
-def test_a_read_that_fails_after_the_commit_leaves_it_committed(db: Database, project: str, in_request: None) -> None:
-    wrong = Read(sa.text("SELECT nothing FROM nowhere WHERE 1 = :one"), {"one": 1})
-    write_and_read(db, project, wrong)
-    assert stored(db, project) == [("port", 1)]
-    assert limit_of(db, project) == 1
-    insert(db, [row(project, "network")])  # the connections are usable
-    assert stored(db, project) == [("network", 1), ("port", 1)]
-
-
-def test_reads_with_a_commit_that_fails_have_no_result(
-    db: Database, other: Database, project: str, in_request: None
-) -> None:
-    insert(db, [row(project)])
-    with pytest.raises(sa.exc.IntegrityError):
-        write_and_read(db, project)
-    set_limit(other, project, 5)
-    assert limit_of(db, project) == 5
+@pytest.mark.parametrize("count", [1, 3, 20])
+def test_rows_of_any_number_of_ids_are_read_once(server: Server, db: Database, count: int) -> None:
+    api = Api(server.app)
+    ids = [api.network()["id"] for _ in range(count + 1)][:count]  # and one that is not asked for
+    networks = RowsLookup(sa.select(_n.id))
+    with db.read() as connection:
+        assert sorted(one.id for one in read_rows(connection, networks, _n.id, ids)) == sorted(ids)
+        assert list(read_rows(connection, networks, _n.id, [])) == []
 
 
 # --- guesses ----------------------------------------------------------------------------------------------------------

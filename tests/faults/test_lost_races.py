@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.model.agents import DHCP
-from neutrino.server.db.read_ahead import Captured
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.feed.change_log import ChangeLog
@@ -41,12 +39,12 @@ class AbortFirstAttempts:
         self.taken_back = 0
 
     def flush(self, real: Any) -> Any:
-        def flush(tx: Transaction, reads: Sequence[Captured]) -> Any:
+        def flush(tx: Transaction) -> Any:
             self._threads.again = again = not getattr(self._threads, "again", False)
             if again:
                 self.taken_back += 1
                 raise sa.exc.OperationalError("COMMIT", {}, self._error)
-            return real(tx, reads)
+            return real(tx)
 
         return flush
 

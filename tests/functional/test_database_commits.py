@@ -10,7 +10,6 @@ import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
 from neutrino.server.db.batch import Statement
-from neutrino.server.db.read_ahead import Captured
 from neutrino.server.db.transaction import FENCE
 from neutrino.server.main import Server
 from tests.api.client import Api
@@ -54,12 +53,12 @@ class LostCommit:
     def __exit__(self, *_: object) -> None:
         self._sender.send = self._original
 
-    def _send(self, cursor: Any, before: Sequence[Statement], last: Statement, reads: Sequence[Captured]) -> Any:
+    def _send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> Any:
         if last.text != "COMMIT" or self.cuts or not any(self._table in one.text for one in before):
-            return self._original(cursor, before, last, reads)
+            return self._original(cursor, before, last)
         self.cuts += 1
         if self._executed:
-            self._original(cursor, before, last, reads)
+            self._original(cursor, before, last)
         connection = cursor.connection
         if hasattr(connection, "pgconn"):
             connection.pgconn.finish()

@@ -19,8 +19,8 @@ from neutrino.server.api.catalog import AlsoCreated
 from neutrino.server.api.resources.port import PORT
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import as_row, delete_row, exists, fresh
+from neutrino.server.db.reads import RowsLookup, read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.host_limits import check_number
@@ -66,7 +66,7 @@ class LocalIPAssociationNotFound(errors.NotFound):
 
 LOCAL_IPS = View(local_ips, hidden=("tags", "owns_port"), not_found=LocalIPNotFound)
 _HAS_PORT = local_ips.c.local_port_id == sa.bindparam("port", type_=sa.String)
-_ADDRESSES = kept(sa.select(local_ips.c.local_ip_address, local_ips.c.owns_port).where(_HAS_PORT))
+_ADDRESSES = RowsLookup(sa.select(local_ips.c.local_ip_address, local_ips.c.owns_port).where(_HAS_PORT))
 _NO_STATUS = sa.update(t.ports).where(t.ports.c.id == sa.bindparam("port")).values(status="N/A")
 
 
@@ -288,7 +288,7 @@ def _check_port_update(connection: Connection, before: Object, after: Object) ->
     is_taken = before["device_owner"] == OWNER != after["device_owner"]
     if not released and not is_taken:
         return
-    for row in connection.execute(_ADDRESSES, {"port": before["id"]}):
+    for row in read(connection, _ADDRESSES(port=before["id"])):
         if row.local_ip_address in released:
             raise errors.ServicePortInUse(port_id=before["id"], reason="a local IP has its address")
         if is_taken and row.owns_port:

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 from neutrino.features.local_ip.tables import associations, local_ips
 from neutrino.model.state import LocalIp
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
+from neutrino.server.db.reads import RowsLookup
 from neutrino.server.feed.declarations import Feed, Part
 from neutrino.server.feed.readers.rows import Ids, grouped
 
@@ -34,7 +34,7 @@ IN_EFFECT: tuple[sa.ColumnElement[bool], ...] = (
         t.subnets.c.network_id == local_ips.c.network_id, t.subnets.c.gateway_ip == local_ips.c.local_ip_address
     ),
 )
-_ASSOCIATIONS = kept(
+_ASSOCIATIONS = RowsLookup(
     sa.select(
         associations.c.fixed_port_id,
         associations.c.fixed_ip,

@@ -18,8 +18,6 @@ parent comes before the other arguments, as in `show(context, parent_id, key, fi
                                               optional, for `?cascade=true`: with all that is in it; see `cascade.py`
     target(context, values)                   optional: attributes of the parent object, for policy rules
     also_creates(context, values)             optional: objects that are created along with it, whose policy rules apply too
-    ahead_of_create(context, values)          optional: announces what the creation of one object will read
-    ahead_of_change(context, key, values, fields, everyone)
                                               optional: the same for an update, an action with this body, or a delete
                                               without values; and for `show` with these fields before it
     <action>(context, key, body)              one method for each `Resource.actions`
@@ -69,8 +67,6 @@ class Served:
     delete_cascade: Any = None
     target: Any = None
     also_creates: Any = None
-    ahead_of_create: Any = None
-    ahead_of_change: Any = None
     actions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     lookups: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
@@ -99,8 +95,6 @@ def bind(resource: Resource, *objects: Any) -> Served:
         delete_cascade=optional("delete_cascade"),
         target=optional("target"),
         also_creates=optional("also_creates"),
-        ahead_of_create=optional("ahead_of_create"),
-        ahead_of_change=optional("ahead_of_change"),
         actions={action: required(action) for action in resource.actions},
         lookups={lookup: required(lookup) for lookup in resource.lookups},
         **{verb: required(verb) for verb in resource.verbs},

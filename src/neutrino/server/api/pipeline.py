@@ -102,8 +102,6 @@ class Pipeline:
         resource, context = served.resource, request.context
         body = bodies.decode(request.raw)
         items, several = bodies.items_to_create(resource, body, context)
-        if served.ahead_of_create is not None and len(items) == 1:
-            served.ahead_of_create(context, items[0].values)
         # Before the policy, because clients expect a quota error first. The transaction enforces the limit.
         if resource.quota:
             self.check_quota(resource.quota_name, [item.values["project_id"] for item in items])
@@ -207,9 +205,6 @@ class Pipeline:
             found = dict(served.target(context, request.parent, request.key) if served.target else {})
         else:
             names = (*visible.visible_names(resource), *RELATED_ATTRIBUTES)
-            if served.ahead_of_change is not None:
-                given = values if isinstance(values, dict) else {}  # the body of an action is not validated yet
-                served.ahead_of_change(context, request.key, given, names, _reads_all(resource, visibility))
             found = self._find(served, request, visibility, names)
         if not self.authorizer.allows(context, rule, found):
             if resource.foreign_is_hidden and found.get("project_id") != context.project_id:

@@ -1,53 +1,52 @@
 """Statements compiled once: text and parameters as the driver takes them.
 
-SQLAlchemy keeps compiled statements too, but looks each up by its structure, and makes a cursor and a result for each
-execution: more work than the driver's own. Where no result is needed, or it comes later, this does without. Where the
-statement is kept, the driver executes it, with the columns of the first result, which SQLAlchemy has made.
+SQLAlchemy keeps compiled statements too, but looks each up by its structure, and makes a context and a result for each
+execution: twice the work of the driver. Statements that live as long as the process do without.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.engine.result import IteratorResult, ResultMetaData
+from sqlalchemy.engine import Connection
 
-from neutrino.server.db import sqlalchemy_internals
-
-S = TypeVar("S", sa.Select[Any], sa.CompoundSelect[Any])
-_KEPT = "neutrino_kept"  # execution option of statements that live as long as the process
+Row = tuple[Any, ...]
+_Processors = tuple[tuple[Any, Callable[[Any], Any]], ...]  # functions that convert a value, with its name or position
 
 
-def kept(statement: S) -> S:
-    """Mark a statement that lives as long as the process, and is executed with parameters: it is compiled once."""
-    return statement.execution_options(**{_KEPT: True})
-
-
-def is_kept(statement: sa.Executable) -> bool:
-    return bool(statement.get_execution_options().get(_KEPT))
-
-
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, frozen=True, eq=False)
 class Text:
     """A statement for the driver; the parameters have its style."""
 
     text: str
     names: tuple[str, ...]  # of the parameters, in the order of SQLAlchemy's
     constants: Mapping[str, Any]  # values of the statement itself, and defaults of columns
-    processors: tuple[tuple[str, Any], ...]  # functions that convert a parameter for the driver
+    for_driver: _Processors
+    for_result: _Processors
     is_positional: bool
-    columns: ResultMetaData | None = None  # of its results, once SQLAlchemy has executed it
 
     def parameters(self, given: Mapping[str, Any]) -> Any:
         values = {**self.constants, **given}
-        for name, process in self.processors:
+        for name, process in self.for_driver:
             values[name] = process(values[name])
         if self.is_positional:
             return tuple([values[name] for name in self.names])
         return {name: values[name] for name in self.names}
+
+    def rows(self, fetched: Iterable[Row]) -> list[Row]:
+        """Rows of the driver with the values that SQLAlchemy would give, such as booleans."""
+        if not self.for_result:
+            return list(fetched)
+        rows = []
+        for row in fetched:
+            values = list(row)
+            for position, process in self.for_result:
+                values[position] = process(values[position])
+            rows.append(tuple(values))
+        return rows
 
 
 class Statements:
@@ -68,13 +67,9 @@ class Statements:
             texts[key] = self._compile(statement, key)
         return texts[key]
 
-    def known(self, statement: sa.Executable, names: Iterable[str]) -> Text | None:
-        """The statement if it is compiled already, and its text does not depend on the values."""
-        texts = self._texts.get(statement)
-        return None if texts is None else texts.get(tuple(names))
-
     def _compile(self, statement: Any, names: tuple[str, ...]) -> Text | None:
-        compiled = statement.compile(dialect=self._dialect, column_keys=list(names))
+        dialect = self._dialect
+        compiled = statement.compile(dialect=dialect, column_keys=list(names))
         prefetched = [*compiled.insert_prefetch, *compiled.update_prefetch]
         if compiled.post_compile_params or compiled.literal_execute_params or compiled.escaped_bind_names:
             return None
@@ -84,56 +79,33 @@ class Statements:
             return None
         constants = {name: value for name, value in compiled.params.items() if name not in names}
         constants |= {column.key: column.default.arg for column in prefetched}
-        ordered = tuple(compiled.positiontup if compiled.positional else compiled.params)
-        processors = tuple(sqlalchemy_internals.bind_processors(compiled).items())
-        return Text(str(compiled), ordered, constants, processors, compiled.positional)
+        binds = {name: bind.type.dialect_impl(dialect).bind_processor(dialect) for name, bind in compiled.binds.items()}
+        columns = statement.selected_columns if isinstance(statement, sa.SelectBase) else ()
+        results = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
+        return Text(
+            text=str(compiled),
+            names=tuple(compiled.positiontup if compiled.positional else compiled.params),
+            constants=constants,
+            for_driver=tuple((name, process) for name, process in binds.items() if process is not None),
+            for_result=tuple((i, process) for i, process in enumerate(results) if process is not None),
+            is_positional=compiled.positional,
+        )
 
 
 @contextmanager
 def driver_cursor(connection: Connection, text: str) -> Iterator[Any]:
     """A cursor of the driver. Its errors are raised as SQLAlchemy's, with this text, and a lost connection is noticed."""
-    cursor = connection.connection.cursor()
+    driver, dialect = connection.connection, connection.dialect
+    error_class: type[Exception] = dialect.loaded_dbapi.Error
+    cursor = driver.cursor()
     try:
         yield cursor
-    except connection.dialect.loaded_dbapi.Error as error:
-        sqlalchemy_internals.raise_driver_error(connection, error, text, cursor)
+    except error_class as error:
+        is_lost = dialect.is_disconnect(error, driver, cursor)  # type: ignore[arg-type]
+        if is_lost:
+            connection.engine.dispose(close=False)  # the pool's other connections are lost as well
+        raise sa.exc.DBAPIError.instance(
+            text, None, error, error_class, hide_parameters=True, connection_invalidated=is_lost, dialect=dialect
+        ) from error
     finally:
         cursor.close()
-
-
-class DirectConnection(Connection):
-    """A connection for reads, in autocommit. The driver executes kept statements, but for their first time."""
-
-    def execute(self, statement: Any, parameters: Any = None, **options: Any) -> Any:
-        if not isinstance(parameters, dict):
-            return super().execute(statement, parameters, **options)
-        result = self.executed(statement, parameters)
-        if result is not None:
-            return result
-        result = super().execute(statement, parameters, **options)
-        text = self.statements.known(statement, parameters)
-        if text is not None:
-            text.columns = sqlalchemy_internals.columns_of(result)
-        return result
-
-    def executed(self, statement: sa.Executable, parameters: dict[str, Any]) -> sa.Result[Any] | None:
-        """The result of a statement that the driver executes; None if SQLAlchemy has to."""
-        if not is_kept(statement) or sqlalchemy_internals.has_listeners(self.engine) or self.invalidated:
-            return None
-        text = self.statements.get(statement, parameters)
-        if text is None or text.columns is None:
-            return None
-        with driver_cursor(self, text.text) as cursor:
-            cursor.execute(text.text, text.parameters(parameters))
-            return IteratorResult(text.columns, iter(cursor.fetchall()))
-
-    @property
-    def statements(self) -> Statements:
-        found: Statements = self.engine.statements  # type: ignore[attr-defined]
-        return found
-
-
-def install(engine: Engine, connection: type[DirectConnection] = DirectConnection) -> None:
-    """Have an engine of reads execute kept statements directly."""
-    engine.statements = Statements(engine.dialect)  # type: ignore[attr-defined]
-    sqlalchemy_internals.set_connection_class(engine, connection)

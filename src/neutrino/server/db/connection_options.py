@@ -41,7 +41,7 @@ def limit_psycopg(engine: Engine) -> None:
 
     A server process that is stopped, or waits for its disk, still acknowledges packets, so TCP does not notice it.
     """
-    from neutrino.server.db.psycopg_internals import LimitedConnection
+    from neutrino.server.db.postgresql import LimitedConnection
 
     def connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
         return LimitedConnection.connect(*arguments, **options)

@@ -18,7 +18,6 @@ from neutrino import private
 from neutrino.server import errors
 from neutrino.server.db import batch, compiled
 from neutrino.server.db.connection_options import connect_args, limit_psycopg, prepare_mysql
-from neutrino.server.db.failover import Outage, ReadConnection
 
 HIDE_PARAMETERS: Final = True  # of statements, in errors: these end in logs, and parameters may be pre-shared keys
 
@@ -80,7 +79,6 @@ def sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
         sa.event.listen(engine, "connect", prepare)
     # IMMEDIATE takes the write lock at once: a transaction that begins with a read and then writes could fail as stale.
     sa.event.listen(writes, "begin", _begin_immediate)
-    compiled.install(reads)
     return reads, writes
 
 
@@ -99,7 +97,7 @@ def _restrict_permissions(path: str) -> None:
             private.close_file(path + more)
 
 
-def server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int | None) -> tuple[Engine, Engine]:
+def server_engines(url: sa.URL, pool_size: int, sync_wait: int | None) -> tuple[Engine, Engine]:
     # No pre-ping, which is a round trip per transaction: what fails on a lost connection is repeated on another one.
     options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 50, "pool_recycle": 1800, "pool_pre_ping": False}
     options["hide_parameters"] = HIDE_PARAMETERS
@@ -107,10 +105,8 @@ def server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int |
     options["pool_reset_on_return"] = None
     options["connect_args"] = connect_args(url)
     if url.get_driver_name() == "psycopg":
-        from neutrino.server.db.psycopg_internals import Cursor
-
         # Prepared on the third execution: nearly all statements are executed again and again. The driver's default is five.
-        options["connect_args"] |= {"cursor_factory": Cursor, "prepare_threshold": 2}
+        options["connect_args"] |= {"prepare_threshold": 2}
     writes = sa.create_engine(url, isolation_level=batch.isolation_level(url), **options)
     reads = sa.create_engine(url, isolation_level="AUTOCOMMIT", **options)
     for engine in (reads, writes):
@@ -120,18 +116,16 @@ def server_engines(url: sa.URL, pool_size: int, outage: Outage, sync_wait: int |
             prepare_mysql(engine, sync_wait)
         if url.get_driver_name() == "pymysql":
             sa.event.listen(engine, "do_connect", _mariadb_connect())
-    reads.outage = outage  # type: ignore[attr-defined]
-    compiled.install(reads, ReadConnection)
     return reads, writes
 
 
 def _mariadb_connect() -> Callable[..., Any]:
     from pymysql.constants import CLIENT
 
-    from neutrino.server.db.pymysql_internals import QuickConnection
+    from neutrino.server.db.mariadb import CommittedConnection
 
     def connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> Any:
-        flags = options.get("client_flag", 0) | CLIENT.MULTI_STATEMENTS  # for `batch` and `read_ahead`
-        return QuickConnection(*arguments, **{**options, "client_flag": flags})
+        flags = options.get("client_flag", 0) | CLIENT.MULTI_STATEMENTS  # for `batch` and `reads`
+        return CommittedConnection(*arguments, **{**options, "client_flag": flags})
 
     return connect

@@ -3,7 +3,7 @@
 `Outage` measures how long the database has been failing, for all threads of the process: requests wait together for the
 first seconds of an outage, and when it lasts longer they are refused at once instead of filling all workers.
 
-`ReadConnection` repeats a single statement on a new connection. Reads are in autocommit, so each statement is independent.
+A read is repeated on a new connection (`reads.ReadConnection`): reads are in autocommit, so each is independent.
 """
 
 import logging
@@ -11,16 +11,12 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.metrics.catalog import UNREACHABLE
-from neutrino.server import errors
-from neutrino.server.db import read_ahead
-from neutrino.server.db.compiled import DirectConnection
-from neutrino.server.db.failures import Failure, classify
 
 LOG = logging.getLogger(__name__)
 PAUSE_SECONDS: Final = (0.02, 0.5)  # between attempts: the first may find another node at once
@@ -75,40 +71,6 @@ class Outage:
         # Jitter: all threads lost their connections at the same moment.
         time.sleep(min(longest, shortest * (1 << min(tries, 6))) * (0.5 + random.random() / 2))
         return True
-
-
-class ReadConnection(DirectConnection):
-    """A connection in autocommit that repeats a statement if it is lost, until the outage has lasted too long."""
-
-    def executed(self, statement: sa.Executable, parameters: dict[str, Any]) -> sa.Result[Any] | None:
-        ahead = read_ahead.of(self)
-        found = None if ahead is None else ahead.take(statement, parameters)
-        return super().executed(statement, parameters) if found is None else found
-
-    def execute(self, statement: Any, parameters: Any = None, **options: Any) -> Any:
-        try:
-            return super().execute(statement, parameters, **options)
-        except sa.exc.DBAPIError as error:
-            failed = error
-        outage: Outage = self.engine.outage  # type: ignore[attr-defined]
-        tries, began = 0, time.monotonic()
-        # A conflict of a read: Galera's node did not receive within wsrep_sync_wait what others have committed (1205).
-        while (failure := classify(failed)) in (Failure.UNAVAILABLE, Failure.CONFLICT):
-            outage.failed(failed.orig)
-            discard(self)
-            if not outage.wait(tries, began):
-                break
-            tries += 1
-            try:
-                result = super().execute(statement, parameters, **options)
-            except sa.exc.DBAPIError as error:
-                failed = error
-            else:
-                outage.succeeded()
-                return result
-        if failure is Failure.CONFLICT:
-            raise errors.DatabaseUnreachable() from failed
-        raise failed
 
 
 def discard(connection: Connection) -> None:

@@ -10,7 +10,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -21,13 +21,14 @@ from sqlalchemy.engine import Connection, Engine, make_url
 from neutrino import request_ids
 from neutrino.metrics.catalog import EXHAUSTED, RETRIES
 from neutrino.server import errors
-from neutrino.server.db import batch, compiled, read_ahead
+from neutrino.server.db import batch
 from neutrino.server.db.commit_notifier import CommitNotifier
+from neutrino.server.db.compiled import Statements
 from neutrino.server.db.connection_options import connect_args
 from neutrino.server.db.engines import WriterQueue, server_engines, sqlite_engines
 from neutrino.server.db.failover import Outage, discard
 from neutrino.server.db.failures import Failure, classify, not_writable
-from neutrino.server.db.read_ahead import Captured, Key, Read, ReadAhead
+from neutrino.server.db.reads import ReadConnection
 from neutrino.server.db.transaction import Stale as Stale
 from neutrino.server.db.transaction import Transaction, fenced
 
@@ -61,12 +62,13 @@ class Database:
             self._reads, self._writes = sqlite_engines(self.url, sqlite_durable)
             self._writer_queue: WriterQueue | None = WriterQueue(f"{self.url.database}.lock")
         else:
-            self._reads, self._writes = server_engines(self.url, pool_size, self._outage, sync_wait)
+            self._reads, self._writes = server_engines(self.url, pool_size, sync_wait)
             self._writer_queue = None
         self._sender = batch.install(self._writes)
-        is_sqlite = self.dialect == "sqlite"
-        self._statements = compiled.Statements(self._writes.dialect) if is_sqlite else None
-        self._prepare_read = read_ahead.install(self._reads)
+        self._read_statements, self._write_statements = (
+            Statements(self._reads.dialect),
+            Statements(self._writes.dialect),
+        )
         self._threads = threading.local()  # each thread keeps its read connection: no pool checkout per read
         self._left: list[_Kept] = []  # read connections that threads have left to others
 
@@ -93,55 +95,25 @@ class Database:
             self._left.append(kept)
 
     def _connect_to_read(self) -> Connection:
-        return self._prepare_read(self._reads.connect())
-
-    def read_ahead(self, reads: Callable[[], Iterable[Read]]) -> None:
-        """Send reads that this request is going to make together; `reads` is called only if that is of use."""
-        if self._sender is None:  # SQLite
-            return
-        with self.read() as connection:
-            ahead = read_ahead.of(connection)
-            if ahead is None:
-                return
-            try:
-                ahead.read(connection, list(reads()))
-            except sa.exc.DBAPIError:
-                # The request makes these reads itself: there the error counts, or the statement is repeated.
-                ahead.clear()
-                discard(connection)
-
-    def _capture(self, reads: Sequence[Read]) -> dict[Key, Captured]:
-        """Reads that follow a commit, as the driver takes them; none where they cannot be sent along with it."""
-        ahead = self._read_ahead() if reads and self._sender is not None else None
-        return {} if ahead is None else ahead.capture(self._threads.kept.connection, reads)
-
-    def _read_ahead(self) -> ReadAhead | None:
-        """What this thread's connection has read ahead; None if it has no connection."""
-        kept = getattr(self._threads, "kept", None)
-        return None if kept is None else read_ahead.of(kept.connection)
-
-    def _forget_reads(self) -> None:
-        """What was read ahead may have changed: it is read again."""
-        if (ahead := self._read_ahead()) is not None:
-            ahead.clear()
+        connection = ReadConnection(self._reads, self._read_statements, self._sender, self._outage)
+        connection.connection  # noqa: B018  # opened here, where an error is handled
+        return connection
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """One write transaction, with its change log rows and quota counters."""
-        self._forget_reads()
         # The queue is entered before BEGIN, and left after COMMIT, so that no writer waits inside a transaction.
         with self._writer_queue or nullcontext():
             try:
                 with self._writes.connect() as connection:
                     begun = connection.begin()
-                    deferred = batch.Batch(connection, self._sender, self._statements)
+                    deferred = batch.Batch(connection, self._sender, self._write_statements)
                     tx = Transaction(connection, deferred, is_repeated=self.is_repeated)
                     try:
                         with deferred.translated():
                             yield tx
-                            captured = self._capture(tx.reads)
                             tx.is_ending = True
-                            has_changes = tx.flush(list(captured.values()))
+                            has_changes = tx.flush()
                             begun.commit()
                     except BaseException as error:
                         _roll_back(connection, error)
@@ -158,8 +130,6 @@ class Database:
                 raise
         self._outage.succeeded()
         self._threads.committed = request_ids.get()
-        if deferred.results and (ahead := self._read_ahead()) is not None:
-            ahead.put(captured, deferred.results)
         pending = getattr(self._threads, "callbacks", None)
         if pending is not None:  # called by the `retrying` that this transaction is in
             pending.extend(tx.callbacks)
@@ -195,13 +165,11 @@ class Database:
                 outages += 1
                 RETRIES.inc("unavailable")
                 self._threads.is_repeated = True
-                self._forget_reads()
             except (Stale, sa.exc.IntegrityError, sa.exc.OperationalError, sa.exc.InternalError) as error:
                 if not isinstance(error, Stale | sa.exc.IntegrityError) and classify(error) is not Failure.CONFLICT:
                     raise
                 RETRIES.inc(_reason(error))
                 self._threads.is_repeated = True
-                self._forget_reads()
                 # Jitter: writers that collided would otherwise collide again.
                 time.sleep(random.random() * 0.002 * (1 << min(conflicts, 5)))
                 conflicts += 1

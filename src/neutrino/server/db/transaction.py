@@ -23,7 +23,6 @@ from neutrino.server.db.batch import Batch
 from neutrino.server.db.batch import Stale as Stale
 from neutrino.server.db.compiled import driver_cursor
 from neutrino.server.db.connection_options import GALERA
-from neutrino.server.db.read_ahead import Captured, Read
 
 P = ParamSpec("P")
 UNLIMITED = -1
@@ -60,7 +59,6 @@ class Transaction:
         self._usage: dict[tuple[str, str], int] = {}
         self._limits: dict[tuple[str, str], int] = {}
         self.callbacks: list[Callable[[], object]] = []  # after the commit
-        self.reads: list[Read] = []  # after the commit
         self.mark: int | None = None  # id of one of its change-log rows, by which its outcome can be found out
         self.is_ending = False  # COMMIT is being sent
 
@@ -92,10 +90,6 @@ class Transaction:
     def after_commit(self, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Call it when the change is committed and not repeated any more: it may write, and lose races, itself."""
         self.callbacks.append(partial(call, *args, **kwargs))
-
-    def read_after_commit(self, *reads: Read) -> None:
-        """Announce what is read next, after the commit: it is sent along with that."""
-        self.reads += reads
 
     def insert(
         self, table: sa.Table, rows: Sequence[Mapping[str, Any]], limits: Mapping[str, int] | None = None
@@ -156,11 +150,8 @@ class Transaction:
         if amount > 0:
             self._limits[key] = limit
 
-    def flush(self, reads: Sequence[Captured] = ()) -> bool:
-        """Write the change log rows and the counters, and commit; returns whether the feed has something to read.
-
-        `reads` are sent along, to be executed after the commit.
-        """
+    def flush(self) -> bool:
+        """Write the change log rows and the counters, and commit; returns whether the feed has something to read."""
         if self._changes:
             at, request_id = now(), request_ids.get() or None
             rows: list[dict[str, Any]] = [
@@ -183,7 +174,7 @@ class Transaction:
         for key in sorted(self._usage):  # the same order in all writers, so that they cannot deadlock
             if self._usage[key]:
                 self._count(key, self._usage[key], self._limits.get(key, UNLIMITED))
-        self._batch.commit(reads)
+        self._batch.commit()
         return self._is_for_feed
 
     def _assign_positions(self, rows: Sequence[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -19,9 +19,9 @@ from sqlalchemy.engine import Connection
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
+from neutrino.server.db.compiled import Row
 from neutrino.server.db.objects import check_revision
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import Read, first, read
 from neutrino.server.query import Query, Sort
 
 Condition = sa.ColumnElement[bool]
@@ -49,17 +49,20 @@ class _Prepared:
     names: tuple[str, ...]
     json: tuple[int, ...]  # the positions of JSON columns
 
-    def kept(self) -> _Prepared:
-        return replace(self, statement=kept(self.statement))
+    def reading(self, **parameters: Any) -> Read[Row | None]:
+        return Read(self.statement, parameters, first)
 
-    def decoded(self, row: sa.Row[Any]) -> Object:
+    def loading(self, **parameters: Any) -> Read[list[Object]]:
+        return Read(self.statement, {**parameters, **viewed_by(None)}, lambda rows: [self.decoded(row) for row in rows])
+
+    def decoded(self, row: Sequence[Any]) -> Object:
         """For the server's own decisions: with the values of JSON columns."""
         values: list[Any] = list(row)
         for i in self.json:
             values[i] = _decode(values[i])
         return dict(zip(self.names, values, strict=False))
 
-    def object(self, row: sa.Row[Any]) -> Object:
+    def object(self, row: Sequence[Any]) -> Object:
         """For the API: JSON columns are sent as they are."""
         values: list[Any] = list(row)
         for i in self.json:
@@ -74,20 +77,6 @@ class Added:
 
     needs: tuple[str, ...]
     read: Callable[[Connection, Sequence[Object]], Iterable[Any]]
-
-
-@dataclass(frozen=True)
-class KeptLoad:
-    """Loads the objects that fulfil conditions with parameters."""
-
-    _prepared: _Prepared
-
-    def reading(self, **parameters: Any) -> Read:
-        """What `load` will read."""
-        return Read(self._prepared.statement, {**parameters, **viewed_by(None)})
-
-    def load(self, connection: Connection, **parameters: Any) -> list[Object]:
-        return [self._prepared.decoded(row) for row in connection.execute(*self.reading(**parameters)).all()]
 
 
 class View:
@@ -171,7 +160,7 @@ class View:
         """The object as the API shows it, or None if it does not exist or the project may not see it."""
         wanted = tuple(fields) if fields is not None else self.names
         prepared = self._prepared_show(wanted, everyone)
-        row = connection.execute(prepared.statement, {"key": key, **viewed_by(project)}).first()
+        row = read(connection, prepared.reading(key=key, **viewed_by(project)))
         return None if row is None else self._complete(connection, [prepared.object(row)], wanted)[0]
 
     def _prepared_show(self, wanted: tuple[str, ...], everyone: bool) -> _Prepared:
@@ -180,15 +169,17 @@ class View:
             where = [self.key == sa.bindparam("key"), *(() if everyone else (self.scope,))]
             if len(self._shows) >= MAX_PREPARED:  # clients choose the fields: any number of combinations
                 self._shows.clear()
-            prepared = self._shows[wanted, everyone] = self._select(wanted, *where).kept()
+            prepared = self._shows[wanted, everyone] = self._select(wanted, *where)
         return prepared
 
-    def reading(
-        self, key: str, project: str | None = None, *, everyone: bool = True, fields: Sequence[str] | None = None
-    ) -> Read:
-        """What `load` and `get` will read, or with `fields` what `show` will read, for `Database.read_ahead`."""
-        wanted = self.stored if fields is None else tuple(fields)
-        return Read(self._prepared_show(wanted, everyone).statement, {"key": key, **viewed_by(project)})
+    def reading(self, key: str, project: str | None = None, *, everyone: bool = True) -> Read[Object | None]:
+        """What `load` reads, to be read together with others; for views without attributes from other tables."""
+        prepared = self._prepared_show(self.stored, everyone)
+
+        def loaded(rows: Sequence[Row]) -> Object | None:
+            return prepared.decoded(rows[0]) if rows else None
+
+        return Read(prepared.statement, {"key": key, **viewed_by(project)}, loaded)
 
     def load(
         self,
@@ -205,42 +196,42 @@ class View:
         """
         wanted = (*self.stored, *more)
         prepared = self._prepared_show(wanted, everyone)
-        row = connection.execute(prepared.statement, {"key": key, **viewed_by(project)}).first()
+        row = read(connection, prepared.reading(key=key, **viewed_by(project)))
         if row is None:
             return None
         found = prepared.decoded(row)
         return self.decoded(self._complete(connection, [found], wanted)[0]) if self.added else found
 
+    def found(self, key: str, loaded: Object | None, revision: int | None = None) -> Object:
+        """What was read; an error if the object does not exist or has another revision than `If-Match` asks for."""
+        if loaded is None:
+            raise self.not_found(id=key)
+        check_revision(loaded, revision)
+        return loaded
+
     def get(
         self, connection: Connection, key: str, project: str | None = None, *, revision: int | None = None, **how: Any
     ) -> Object:
         """`load`, with the error for an object that does not exist or has another revision than `If-Match` asks for."""
-        found = self.load(connection, key, project, **how)
-        if found is None:
-            raise self.not_found(id=key)
-        check_revision(found, revision)
-        return found
+        return self.found(key, self.load(connection, key, project, **how), revision)
 
     def load_where(self, connection: Connection, *conditions: Condition) -> list[Object]:
         prepared = self._select(self.stored, *conditions)
         rows = connection.execute(prepared.statement, viewed_by(None)).all()
         return [prepared.decoded(row) for row in rows]
 
-    def load_kept(self, *conditions: Condition) -> KeptLoad:
+    def load_kept(self, *conditions: Condition) -> Callable[..., Read[list[Object]]]:
         """`load_where` with conditions on parameters: compiled once."""
-        return KeptLoad(self._select(self.stored, *conditions).kept())
+        return self._select(self.stored, *conditions).loading
 
     def load_in(self, connection: Connection, column: str, values: Sequence[Any]) -> list[Object]:
         """The objects whose column has one of the values."""
-        prepared = self._prepared_load(column, len(values) == 1)
-        rows = connection.execute(*self.reading_in(column, values)).all()
-        return [prepared.decoded(row) for row in rows]
+        return read(connection, self.reading_in(column, values))
 
-    def reading_in(self, column: str, values: Sequence[Any]) -> Read:
-        """What `load_in` will read."""
+    def reading_in(self, column: str, values: Sequence[Any]) -> Read[list[Object]]:
+        """What `load_in` reads, to be read together with others."""
         among = values[0] if len(values) == 1 else list(values)
-        statement = self._prepared_load(column, len(values) == 1).statement
-        return Read(statement, {"among": among, **viewed_by(None)})
+        return self._prepared_load(column, len(values) == 1).loading(among=among)
 
     def _prepared_load(self, column: str, is_single: bool) -> _Prepared:
         prepared = self._loads.get((column, is_single))
@@ -248,7 +239,7 @@ class View:
             own = self.table.c[column]
             # A statement whose text does not depend on the number of values is found faster by all who keep statements.
             condition = own == sa.bindparam("among") if is_single else own.in_(sa.bindparam("among", expanding=True))
-            prepared = self._loads[column, is_single] = self._select(self.stored, condition).kept()
+            prepared = self._loads[column, is_single] = self._select(self.stored, condition)
         return prepared
 
     def decoded(self, row: Object) -> Object:

@@ -11,7 +11,7 @@ id `reserved_dhcp_port`, prepared by an operator or left by Neutron, is reused b
 
 import hashlib
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -24,8 +24,7 @@ from neutrino.model.dhcp import device_id
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import Lookup, RowsLookup, read, scalars
 from neutrino.server.db.transaction import Stale
 from neutrino.server.dhcp.segments import NOT_ROUTED, SegmentHosts, segment_hosts
 from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator
@@ -35,7 +34,6 @@ from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.values import service_port
-from neutrino.server.ml2.segments import reading_segments
 from neutrino.server.ml2.views import PORTS, subnets_of
 
 LOG = logging.getLogger(__name__)
@@ -44,26 +42,27 @@ MACS = 8  # derived MAC addresses that are tried for a port
 _a, _b, _p = t.agents.c, t.network_dhcp_agents.c, t.ports.c
 _AGENTS = sa.select(_a.id, _a.host, _a.configurations).where(_a.agent_type == words.DHCP).order_by(_a.id)
 _IS_SERVING = _a.id.in_(sa.select(_b.agent_id).where(_b.network_id == sa.bindparam("network")))
-_SERVING = kept(_AGENTS.where(_IS_SERVING))
-_SERVING_OR_ONE = kept(_AGENTS.where(sa.or_(_IS_SERVING, _a.id == sa.bindparam("joining"))))
+_SERVING = RowsLookup(_AGENTS.where(_IS_SERVING))
+_SERVING_OR_ONE = RowsLookup(_AGENTS.where(sa.or_(_IS_SERVING, _a.id == sa.bindparam("joining"))))
 _SERVING_OR_SOME = _AGENTS.where(sa.or_(_IS_SERVING, _a.id.in_(sa.bindparam("joining", expanding=True))))
 
 
-def reading_agents(network_id: str, joining: Sequence[str] = ()) -> Read:
-    """The agents that serve a network, and those that join them: what `DhcpPorts.steps` reads first."""
+def _read_agents(connection: Connection, network_id: str, joining: Sequence[str]) -> Sequence[Any]:
+    """The agents that serve a network, and those that join them."""
     if not joining:
-        return Read(_SERVING, {"network": network_id})
+        return read(connection, _SERVING(network=network_id))
     if len(joining) == 1:
-        return Read(_SERVING_OR_ONE, {"network": network_id, "joining": joining[0]})
-    return Read(_SERVING_OR_SOME, {"network": network_id, "joining": list(joining)})
+        return read(connection, _SERVING_OR_ONE(network=network_id, joining=joining[0]))
+    return connection.execute(_SERVING_OR_SOME, {"network": network_id, "joining": list(joining)}).all()
 
 
 _PORTS = PORTS.load_kept(_p.network_id == sa.bindparam("network"), _p.device_owner == DHCP_OWNER)
-_TAKEN = kept(
+_TAKEN = Lookup(
     sa.select(_p.mac_address).where(
         _p.network_id == sa.bindparam("network"),
         _p.mac_address.in_([sa.bindparam(f"mac{number}") for number in range(MACS)]),
-    )
+    ),
+    scalars,
 )
 _ON_HOST = (
     sa.select(_b.network_id, _a.host, _p.vif_type)
@@ -121,7 +120,7 @@ class DhcpPorts:
     ) -> list[PendingWrite]:
         """Changes of the network's DHCP ports when these agents join and leave, or when its subnets change."""
         # First the agents: a change of a subnet whose network needs no DHCP port costs this one query.
-        rows = connection.execute(*reading_agents(network_id, joining)).all()
+        rows = _read_agents(connection, network_id, joining)
         reported = {row.id: msgspec.json.decode(row.configurations) for row in rows}
         if not any(map(_is_by_server, reported.values())):
             return []
@@ -130,7 +129,7 @@ class DhcpPorts:
         except errors.NetworkNotFound:  # deleted meanwhile, with its ports
             return []
         subnets = after.subnets
-        ports = sorted(_PORTS.load(connection, network=network_id), key=lambda port: str(port["id"]))
+        ports = sorted(read(connection, _PORTS(network=network_id)), key=lambda port: str(port["id"]))
         staying = {row.host: reported[row.id] for row in rows if row.id not in leaving}
         segments = {s["segment_id"] for s in subnets if s["enable_dhcp"] and s["segment_id"] is not None}
         on_segments = segment_hosts(connection, network_id, segments, staying) if segments else NOT_ROUTED
@@ -145,16 +144,6 @@ class DhcpPorts:
     def _read(self, connection: Connection, network_id: str) -> NetworkAfter:
         network = self.networks.view.get(connection, network_id)
         return NetworkAfter(network, subnets_of(connection, [network_id])[network_id])
-
-    def reads(self, network_id: str, joining: Mapping[str, str] | None = None) -> Iterator[Read]:
-        """What `steps` will read if these agents join, by id with their hosts; without the network and its subnets."""
-        yield reading_agents(network_id, list(joining or ()))
-        yield _PORTS.reading(network=network_id)
-        for host in (joining or {}).values():  # of a port that is created and bound
-            yield _reading_taken(network_id, self._macs(device_id(host, network_id)))
-            yield self.ports.binder.registry.reading_agents_on(host)
-        if joining:
-            yield reading_segments([network_id])
 
     def _reconcile(
         self,
@@ -214,12 +203,10 @@ class DhcpPorts:
 
         A port that moved to another host has kept its MAC address; then the next derived one is taken.
         """
-        macs = self._macs(device)
-        taken = set(connection.execute(*_reading_taken(network_id, macs)).scalars())
+        macs = [derived_mac(self.base_mac, f"{device} {number}") for number in range(MACS)]
+        named = {f"mac{number}": mac for number, mac in enumerate(macs)}
+        taken = set(read(connection, _TAKEN(network=network_id, **named)))
         return next((mac for mac in macs if mac not in taken), "")
-
-    def _macs(self, device: str) -> list[str]:
-        return [derived_mac(self.base_mac, f"{device} {number}") for number in range(MACS)]
 
     def _update(
         self, connection: Connection, served: NetworkAfter, port: Object, device: str, host: str
@@ -269,10 +256,6 @@ class DhcpPorts:
         """The hosts to which ports of these steps could not be bound."""
         after = (step.context.current for step in steps if step.context.operation != "delete")
         return frozenset(port["binding:host_id"] for port in after if port["binding:vif_type"] == VIF_FAILED)
-
-
-def _reading_taken(network_id: str, macs: Sequence[str]) -> Read:
-    return Read(_TAKEN, {"network": network_id, **{f"mac{number}": mac for number, mac in enumerate(macs)}})
 
 
 def _take(free: list[Object], served: NetworkAfter, host: str) -> Object | None:

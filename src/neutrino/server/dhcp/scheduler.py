@@ -10,9 +10,9 @@ the ports once more after their commit (`settle`): the later one sees everything
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -25,22 +25,19 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import encode, exists
-from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.dhcp.ports import DhcpPorts, NetworkAfter, reading_agents
+from neutrino.server.dhcp.ports import DhcpPorts, NetworkAfter
 from neutrino.server.dhcp.segments import (
     NOT_ROUTED,
     SegmentHosts,
     agents_wanted,
     has_dhcp_segments,
     read_segment_hosts,
-    reading_dhcp_segments,
 )
 from neutrino.server.hosts.registry import Registry, Report, check_agent
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import NO_EVENT, PendingWrite
-from neutrino.server.ml2.views import reading_subnets_of
 from neutrino.server.scheduling.placements import NETWORKS, Agents, kept_of_surplus, lacking
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
@@ -59,13 +56,6 @@ class DhcpScheduler(AgentScheduler):
     release_ports: Callable[[str], Collection[str]]
 
     # --- observer of subnets and ports ----------------------------------------------------------------------------
-
-    def reading_for(self, subnet: Object) -> Read:
-        """What `prepare` will read first for a new subnet."""
-        network_id = subnet["network_id"]
-        if subnet["enable_dhcp"] and subnet.get("segment_id") is None and self.options.automatic:
-            return self.reading_candidates(network_id)
-        return reading_agents(network_id)
 
     def prepare(
         self, connection: Connection, network: Object, subnets: Sequence[Object], gets_dhcp: bool
@@ -87,16 +77,8 @@ class DhcpScheduler(AgentScheduler):
         def join(tx: Transaction) -> None:
             self._join(tx, network_id, joining, if_lacking=True)
             tx.after_commit(_log_agents, network_id, joining)
-            tx.read_after_commit(*self._reads(network_id))
 
         return [*steps, PendingWrite(NO_EVENT, join)]
-
-    def _reads(self, network_id: str) -> Iterator[Read]:
-        """What `place` will read if the network lacks nothing, after the agents."""
-        yield reading_dhcp_segments(network_id)
-        yield self.ports.networks.view.reading(network_id)
-        yield reading_subnets_of(network_id)
-        yield from self.ports.reads(network_id)
 
     def committed(self, network_id: str, before: Object | None, after: Object | None) -> None:
         """A subnet has been created, updated or deleted, and its network's DHCP ports with it."""
@@ -220,8 +202,6 @@ class DhcpScheduler(AgentScheduler):
         while True:  # ends: each round excludes at least one more agent
             able = [c for c in candidates if c.id not in unable | unknown]
             joining = segments.choose(able, wanted, hints, agents.hosted)
-            hosts = {c.id: c.host for c in able if c.id in joining}
-            self.db.read_ahead(partial(self.ports.reads, network_id, hosts))
             steps = self.ports.steps(connection, network_id, joining, leaving, after)
             failed = self._hosts_failed(connection, steps)
             refused = {c.id: failed[c.host] for c in able if c.id in joining and c.host in failed}
@@ -426,9 +406,7 @@ def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any
     )
     ports = DhcpPorts(core.networks, core.ports, core.operations, conf.base_mac)
     scheduler = DhcpScheduler(db, registry, options, ports, core.provisioning.release_unserved)
-    core.subnets.prepare_reads.append(scheduler.reading_for)
     core.subnets.prepare_hooks.append(scheduler.prepare)
     core.subnets.commit_hooks.append(scheduler.committed)
-    core.subnets.commit_reads.append(NETWORKS.reading_agents)
     core.ports.commit_hooks.append(scheduler.port_changed)
     return scheduler

@@ -14,8 +14,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Values
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import Lookup, read, scalars
 from neutrino.server.ml2.ports.host_subnets import SWITCHES, reached_segments
 from neutrino.server.ml2.segments import read_segments
 from neutrino.server.scheduling.placements import Candidate, choose, lacking
@@ -25,10 +24,11 @@ _SWITCHES = sa.select(_a.host, _a.configurations).where(
     _a.agent_type.in_(SWITCHES), _a.host.in_(sa.bindparam("hosts", expanding=True))
 )
 _other = t.subnets.alias().c  # an alias, so that SQLAlchemy does not correlate it with the outer statement
-_DHCP_SEGMENTS = kept(
+_DHCP_SEGMENTS = Lookup(
     sa.select(_other.segment_id).where(
         _other.network_id == sa.bindparam("network"), _other.enable_dhcp, _other.segment_id.is_not(None)
-    )
+    ),
+    scalars,
 )
 
 
@@ -84,16 +84,11 @@ NOT_ROUTED = SegmentHosts()
 
 
 def has_dhcp_segments(connection: Connection, network_id: str) -> bool:
-    return connection.execute(_DHCP_SEGMENTS.limit(1), {"network": network_id}).first() is not None
-
-
-def reading_dhcp_segments(network_id: str) -> Read:
-    """What `read_segment_hosts` will read, if the network is not a routed one."""
-    return Read(_DHCP_SEGMENTS, {"network": network_id})
+    return bool(read(connection, _DHCP_SEGMENTS(network=network_id)))
 
 
 def read_segment_hosts(connection: Connection, network_id: str, hosts: Collection[str]) -> SegmentHosts:
-    segments = connection.execute(*reading_dhcp_segments(network_id)).scalars().all()
+    segments = read(connection, _DHCP_SEGMENTS(network=network_id))
     return segment_hosts(connection, network_id, {s for s in segments if s is not None}, hosts)
 
 

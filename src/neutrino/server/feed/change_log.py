@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.database_identity import new_identity, renewed
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
+from neutrino.server.db.reads import Lookup, first, read, scalars
 from neutrino.server.db.session import Database, retried
 
 BATCH: Final = 1000
@@ -27,18 +27,19 @@ READING_SHARE: Final = 0.1  # of the time, in the long run
 READING_BURST: Final = 0.06  # seconds of reading before any pause: about ten single changes
 MAX_PAUSE: Final = 0.1  # seconds between two reads
 _c, _h = t.changes.c, t.change_head.c
-_HEAD = kept(sa.select(_h.identity, _h.position, _h.removed).where(_h.id == 1))
+_HEAD = Lookup(sa.select(_h.identity, _h.position, _h.removed).where(_h.id == 1), first)
 _MOVE_HEAD = (
     sa.update(t.change_head)
     .where(_h.id == 1, _h.position == sa.bindparam("before", type_=sa.BigInteger))
     .values(position=sa.bindparam("after", type_=sa.BigInteger))
 )
-_PENDING = kept(sa.select(_c.id).where(_c.position.is_(None)).order_by(_c.id).limit(BATCH))
-_AFTER = kept(
+_PENDING = Lookup(sa.select(_c.id).where(_c.position.is_(None)).order_by(_c.id).limit(BATCH), scalars)
+_AFTER = Lookup(
     sa.select(_c.position, _c.kind, _c.object_id, _c.request_id)
     .where(_c.position > sa.bindparam("after", type_=sa.BigInteger))
     .order_by(_c.position)
-    .limit(BATCH)
+    .limit(BATCH),
+    lambda rows: [Row(*row) for row in rows],
 )
 _OLDEST = (
     sa.select(_c.position, _c.at)
@@ -79,7 +80,7 @@ class ChangeLog:
     @retried
     def head(self) -> Head:
         with self.db.read() as connection:
-            found = connection.execute(_HEAD, {}).first()
+            found = read(connection, _HEAD())
         if found is not None:
             return Head(*found)
         first = Head(new_identity(), 0, 0)  # of a new database; if another process creates it first, this is retried
@@ -127,7 +128,7 @@ class ChangeLog:
         # Before the rows: if the head has not moved since, no other process has given these rows a position.
         before = self.head()
         with self.db.read() as connection:
-            ids = list(connection.execute(_PENDING, {}).scalars())
+            ids = read(connection, _PENDING())
         if ids:
             self._give(before, ids)
         return len(ids)
@@ -147,7 +148,7 @@ class ChangeLog:
 
     def after(self, connection: Connection, position: int) -> list[Row]:
         """The rows after a position, at most BATCH."""
-        return [Row(*row) for row in connection.execute(_AFTER, {"after": position})]
+        return read(connection, _AFTER(after=position))
 
     def compact(self, keep_seconds: float, now: float | None = None) -> int:
         """Remove rows older than this; returns how many. The head keeps what was removed, so that a late reader notices."""

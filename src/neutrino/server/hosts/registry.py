@@ -21,9 +21,8 @@ from neutrino.model.agents import AgentState, AgentStatus
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import encode, exists, new_id
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import Lookup, read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 
@@ -38,7 +37,10 @@ _LIVE = sa.select(_c.host, _c.configurations).where(
     _c.agent_type == words.OVS, _c.heartbeat_timestamp >= sa.bindparam("cutoff")
 )
 _HEARTBEATS = sa.select(_c.heartbeat_timestamp).where(_c.agent_type == sa.bindparam("type"))
-_ON_HOST = kept(sa.select(t.agents).where(_c.host == sa.bindparam("on_host")))
+_ON_HOST = Lookup(
+    sa.select(t.agents).where(_c.host == sa.bindparam("on_host")),
+    lambda rows: [dict(zip(_c.keys(), row, strict=True)) for row in rows],
+)
 
 
 def timestamp(at: float) -> str:
@@ -164,12 +166,8 @@ class Registry:
                 "configurations": _decode(row["configurations"]),
                 "resource_versions": _decode(row["resource_versions"]),
             }
-            for row in connection.execute(*self.reading_agents_on(host)).mappings()
+            for row in read(connection, _ON_HOST(on_host=host))
         ]
-
-    def reading_agents_on(self, host: str) -> Read:
-        """What `agents_on` will read."""
-        return Read(_ON_HOST, {"on_host": host})
 
     def heartbeats(self, agent_type: str) -> list[str]:
         """The time of the last report of each agent of the type."""

@@ -5,7 +5,7 @@ same address collide on the key, and the loser is decided again (`Database.retry
 """
 
 import ipaddress
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -16,9 +16,8 @@ from sqlalchemy.engine import Connection
 from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import exists
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import Lookup, read, scalars
 from neutrino.server.ipam.ranges import LARGE, pick_free, random_number, size
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address, usable
 
@@ -37,17 +36,17 @@ _FEW = 4  # addresses, as guessed at first: statements for each number up to thi
 
 
 @cache
-def _allocated_among(count: int) -> sa.Select[str]:
+def _allocated_among(count: int) -> Lookup[list[str]]:
     among = [sa.bindparam(f"address_{i}", type_=_a.ip_address.type) for i in range(count)]
-    return kept(_ALLOCATED.where(_a.ip_address.in_(among)))
+    return Lookup(_ALLOCATED.where(_a.ip_address.in_(among)), scalars)
 
 
-def reading_allocated(subnet_id: str, addresses: Sequence[str]) -> Read:
-    """What is read to find out which of these addresses are taken."""
+def _read_allocated(connection: Connection, subnet_id: str, addresses: Sequence[str]) -> Iterable[str]:
+    """Those of these addresses that are taken."""
     if 0 < len(addresses) <= _FEW:
         named = {f"address_{i}": address for i, address in enumerate(addresses)}
-        return Read(_allocated_among(len(addresses)), {"subnet": subnet_id, **named})
-    return Read(_ALLOCATED_AMONG, {"subnet": subnet_id, "addresses": list(addresses)})
+        return read(connection, _allocated_among(len(addresses))(subnet=subnet_id, **named))
+    return connection.execute(_ALLOCATED_AMONG, {"subnet": subnet_id, "addresses": list(addresses)}).scalars()
 
 
 class _Wanted(NamedTuple):
@@ -167,8 +166,10 @@ class Allocator:
         raise errors.IpAddressGenerationFailure(net_id=network_id)
 
     def _allocated(self, subnet_id: str, addresses: Sequence[str]) -> set[str]:
-        rows = self.connection.execute(*reading_allocated(subnet_id, addresses))
-        return {*rows.scalars(), *(a for a in addresses if (subnet_id, a) in self._chosen)}
+        return {
+            *_read_allocated(self.connection, subnet_id, addresses),
+            *(a for a in addresses if (subnet_id, a) in self._chosen),
+        }
 
     def _free(self, subnet: Values) -> str | None:
         subnet_id = subnet["id"]

@@ -14,8 +14,8 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
+from neutrino.server.db.reads import Lookup, read, scalars
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
@@ -28,7 +28,7 @@ from neutrino.server.view_collection import ViewCollection, one_by_one
 
 _c = t.ndp_proxies.c
 VIEW = View(t.ndp_proxies, not_found=errors.NDPProxyNotFound, hidden=("tags",))
-ROUTERS_OF_PORT = kept(sa.select(_c.router_id).where(_c.port_id == sa.bindparam("port", type_=sa.String)))
+_ROUTERS_OF_PORT = Lookup(sa.select(_c.router_id).where(_c.port_id == sa.bindparam("port", type_=sa.String)), scalars)
 
 
 class NdpProxies(ViewCollection):
@@ -61,7 +61,7 @@ def port_changes(connection: Connection, context: Context, before: Object | None
     """The proxies of a deleted port are deleted by their foreign key: hosts have to get their routers without them."""
     if before is None or after is not None:
         return None
-    routers = sorted(set(connection.execute(ROUTERS_OF_PORT, {"port": before["id"]}).scalars()))
+    routers = sorted(set(read(connection, _ROUTERS_OF_PORT(port=before["id"]))))
     if not routers:
         return None
 

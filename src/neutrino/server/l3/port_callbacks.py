@@ -17,8 +17,8 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import decode, exists, update_row
+from neutrino.server.db.reads import Lookup, RowsLookup, first, read
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3.floating_ips import floating_ips
 from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED
@@ -30,8 +30,9 @@ FIXED_ADDRESSES = (*INTERFACES, HA_PORT, SNAT)
 _f, _fw, _p, _r, _rp = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c, t.router_ports.c
 REFERENCES = (_rp.port_id, _f.floating_port_id, _f.port_id, _fw.internal_port_id)  # to ports that are in use here
 _PORT = sa.bindparam("port", type_=sa.String)
-_USERS = kept(
-    sa.select(_rp.port_id).where(_rp.port_id == _PORT).union_all(sa.select(_f.id).where(_f.floating_port_id == _PORT))
+_USERS = Lookup(
+    sa.select(_rp.port_id).where(_rp.port_id == _PORT).union_all(sa.select(_f.id).where(_f.floating_port_id == _PORT)),
+    first,
 )
 _ROUTER_OF = (
     sa.select(_r.id, _r.revision_number, _r.gw_port_id, _r.extra_gw_port_ids)
@@ -39,7 +40,7 @@ _ROUTER_OF = (
     .where(_rp.port_id == _PORT)
 )
 # What translates to a port: floating IPs (without a forwarding's id) and port forwardings, with the port's address.
-_TRANSLATIONS = kept(
+_TRANSLATIONS = RowsLookup(
     sa.select(_f.id, _f.fixed_ip_address.label("address"), sa.literal("").label("forwarding_id"))
     .where(_f.port_id == _PORT)
     .union_all(sa.select(_fw.floatingip_id, _fw.internal_ip_address, _fw.id).where(_fw.internal_port_id == _PORT))
@@ -54,7 +55,7 @@ def check_delete(connection: Connection, port: Object) -> None:
 
 def is_in_use(connection: Connection, port_id: str) -> bool:
     """Whether a router or a floating IP uses this port."""
-    return connection.execute(_USERS, {"port": port_id}).first() is not None
+    return read(connection, _USERS(port=port_id)) is not None
 
 
 def port_changes(connection: Connection, context: Context, before: Object | None, after: Object | None) -> Write | None:
@@ -98,7 +99,7 @@ def _remove_translations(
 ) -> Write | None:
     """Disassociate floating IPs and delete forwardings of a deleted port, or of addresses that it loses."""
     remaining = set() if after is None else {fixed["ip_address"] for fixed in after["fixed_ips"]}
-    rows = [r for r in connection.execute(_TRANSLATIONS, {"port": before["id"]}).all() if r.address not in remaining]
+    rows = [r for r in read(connection, _TRANSLATIONS(port=before["id"])) if r.address not in remaining]
     if not rows:
         return None
     if after is not None and any(not row.forwarding_id for row in rows):

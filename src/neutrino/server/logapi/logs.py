@@ -14,8 +14,8 @@ from neutrino.server import errors
 from neutrino.server.api.resources.log import SECURITY_GROUP
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import as_row, delete_row, exists, fresh
+from neutrino.server.db.reads import Lookup, first, read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
@@ -27,7 +27,7 @@ from neutrino.server.view_collection import ViewCollection
 VIEW = View(t.logs, hidden=("tags",), not_found=errors.LogResourceNotFound)
 _SUPPORTED_VIFS = ("ovs", "vhostuser")
 _c, _p, _m = t.logs.c, t.ports.c, t.port_security_groups.c
-OF_PORT = kept(sa.select(_c.id).where(_c.target_id == sa.bindparam("port", type_=sa.String)))
+_OF_PORT = Lookup(sa.select(_c.id).where(_c.target_id == sa.bindparam("port", type_=sa.String)), first)
 
 
 class Logs(ViewCollection):
@@ -95,7 +95,7 @@ def port_changes(connection: Connection, context: Context, before: Object | None
     """A hook of ports: the logs of a port that is deleted."""
     if before is None or after is not None:
         return None
-    if connection.execute(OF_PORT, {"port": before["id"]}).first() is None:
+    if read(connection, _OF_PORT(port=before["id"])) is None:
         return None
     return lambda tx: _delete(tx, _c.target_id == before["id"])
 

@@ -14,15 +14,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import Lookup, read
 from neutrino.server.ipam.ranges import Range
 
 Ranges = Mapping[str | None, Sequence[Range]]  # by physical network; None: of tunnels
 _r = t.network_segment_ranges.c
-_ADDED = kept(
-    sa.select(_r.network_type, _r.physical_network, _r.minimum, _r.maximum, _r.project_id).where(sa.not_(_r.default))
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +30,14 @@ class AddedRange:
     project_id: str | None = None  # None: shared
 
 
-def reading_added() -> Read:
-    """What `read_added` will read."""
-    return Read(_ADDED, {})
+_ADDED = Lookup(
+    sa.select(_r.network_type, _r.physical_network, _r.minimum, _r.maximum, _r.project_id).where(sa.not_(_r.default)),
+    lambda rows: [AddedRange(*row) for row in rows],
+)
 
 
 def read_added(connection: Connection) -> list[AddedRange]:
-    return [AddedRange(*row) for row in connection.execute(*reading_added())]
+    return read(connection, _ADDED())
 
 
 def known(configured: Ranges, added: Sequence[AddedRange], network_type: str) -> Ranges:

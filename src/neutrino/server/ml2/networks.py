@@ -17,7 +17,6 @@ from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added
 from neutrino.server.hosts.zones import check_hints
-from neutrino.server.ml2.added_ranges import reading_added
 from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.operations import Operations, PendingWrite
@@ -33,11 +32,9 @@ from neutrino.server.ml2.segments import (
 from neutrino.server.ml2.views import NETWORK_RENAMED, NETWORKS, api_network, one_form_of_segments
 from neutrino.server.ml2.vlan_tags import VlanTags
 from neutrino.server.qos.use import PolicyUse, check_policy, default_policy
-from neutrino.server.qos.use import reading_default as reading_default_policy
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.placements import NETWORKS as PLACEMENTS
 from neutrino.server.securitygroups.groups import SecurityGroups
-from neutrino.server.securitygroups.groups import reading_default as reading_default_group
 from neutrino.server.view_collection import ViewCollection
 
 AUTO_DELETED = ("network:dhcp", "network:distributed")  # owners of ports that are deleted with their network or subnet
@@ -92,17 +89,6 @@ class Networks:
         return network
 
     # --- creating -------------------------------------------------------------------------------------------------
-
-    def ahead_of_create(self, context: Context, values: Object) -> None:
-        project = values["project_id"]
-        self.db.read_ahead(
-            lambda: (
-                self.quotas.reading("network", project),
-                reading_default_group(project),
-                *((reading_default_policy(project),) if project and values.get("qos_policy_id") is None else ()),
-                *((reading_added(),) if self.segments.has_added_ranges else ()),
-            )
-        )
 
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]

@@ -4,7 +4,7 @@ A VLAN or tunnel id is in use if its row exists (unique `identity`); no table li
 """
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -15,9 +15,8 @@ from sqlalchemy.engine import Connection
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import as_row, new_id
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import RowsLookup, read
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.ml2 import added_ranges
@@ -251,20 +250,16 @@ def _segment(given: Mapping[str, Any]) -> Segment:
 
 
 _OWN = sa.select(_c.network_id, *_SEGMENT).where(_c.position < DYNAMIC).order_by(_c.position)
-_OF_ONE = kept(_OWN.where(_c.network_id == sa.bindparam("network")))
+_OF_ONE = RowsLookup(_OWN.where(_c.network_id == sa.bindparam("network")))
 _OF_SOME = _OWN.where(_c.network_id.in_(sa.bindparam("networks", expanding=True)))
-
-
-def reading_segments(network_ids: Sequence[str]) -> Read:
-    """What `read_segments` will read."""
-    if len(network_ids) == 1:
-        return Read(_OF_ONE, {"network": network_ids[0]})
-    return Read(_OF_SOME, {"networks": list(network_ids)})
 
 
 def read_segments(connection: Connection, network_ids: Sequence[str]) -> dict[str, list[Segment]]:
     """The networks' own segments by network id, without dynamic ones."""
-    rows = connection.execute(*reading_segments(network_ids))
+    if len(network_ids) == 1:
+        rows: Iterable[Any] = read(connection, _OF_ONE(network=network_ids[0]))
+    else:
+        rows = connection.execute(_OF_SOME, {"networks": list(network_ids)})
     out: dict[str, list[Segment]] = {network_id: [] for network_id in network_ids}
     for network_id, *rest in rows:
         out[network_id].append(Segment(*rest))

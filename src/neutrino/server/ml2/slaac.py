@@ -14,9 +14,8 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import decode, update_row
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import RowsLookup, read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import routed
@@ -26,16 +25,11 @@ from neutrino.server.ml2.ports.internal_names import NameFor, holds
 from neutrino.server.ml2.views import subnets_of
 
 _a, _p, _s = t.ip_allocations.c, t.ports.c, t.subnets.c
-_IPV6_SUBNETS = kept(
+_IPV6_SUBNETS = RowsLookup(
     sa.select(_s.id, _s.ip_version, _s.ipv6_address_mode, _s.ipv6_ra_mode).where(
         _s.network_id == sa.bindparam("network"), _s.ip_version == 6
     )
 )
-
-
-def reading_ipv6_subnets(network_id: str) -> Read:
-    """What `check` will read."""
-    return Read(_IPV6_SUBNETS, {"network": network_id})
 
 
 def ports_to_address(connection: Connection, subnet: Object, siblings: Sequence[Object]) -> Sequence[Any]:
@@ -83,13 +77,12 @@ class SlaacAddresses:
 
     def watch(self, tx: Transaction, network_id: str, known: Collection[str]) -> None:
         """A transaction writes addresses of ports that were decided with these subnets: check for others after it."""
-        tx.read_after_commit(reading_ipv6_subnets(network_id))
         tx.after_commit(self.check, network_id, frozenset(known))
 
     def check(self, network_id: str, known: Collection[str]) -> None:
         """Give ports their addresses on SLAAC subnets that are not known."""
         with self.db.read() as connection:
-            rows = connection.execute(*reading_ipv6_subnets(network_id)).all()
+            rows = read(connection, _IPV6_SUBNETS(network=network_id))
         for row in rows:
             if row.id not in known and is_auto_address(row._asdict()):
                 self.complete(network_id, row.id)

@@ -19,7 +19,6 @@ from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, decode, fresh, update_row
-from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import delegated, routed, subnet_pools
@@ -32,7 +31,7 @@ from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.ports.internal_names import NameFor
 from neutrino.server.ml2.segments import DYNAMIC, read_segments
 from neutrino.server.ml2.slaac import SlaacAddresses, add_addresses, ports_to_address, store
-from neutrino.server.ml2.views import SUBNETS, reading_subnets_of, stored, subnets_of
+from neutrino.server.ml2.views import SUBNETS, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
 
@@ -69,9 +68,7 @@ class Subnets:
     max_host_routes: int
     delegates_by_default: bool = False  # the default pool of IPv6 subnets is a prefix delegated to their router
     prepare_hooks: list[PrepareHook] = field(default_factory=list)
-    prepare_reads: list[Callable[[Object], Read]] = field(default_factory=list)  # what they read first for a new subnet
     commit_hooks: list[CommitHook] = field(default_factory=list)
-    commit_reads: list[Callable[[str], Read]] = field(default_factory=list)  # what these read first, by network id
 
     def __post_init__(self) -> None:
         self.view = self.extensions.view("subnet", SUBNETS)
@@ -83,17 +80,6 @@ class Subnets:
     def target(self, context: Context, values: Object) -> Object:
         """Attributes of the subnet's network, for policy rules."""
         return self.networks.policy_target(context, values["network_id"], everyone=True)
-
-    def ahead_of_create(self, context: Context, values: Object) -> None:
-        network_id = values["network_id"]
-        self.db.read_ahead(
-            lambda: (
-                self.quotas.reading("subnet", values["project_id"]),
-                self.networks.view.reading(network_id, context.project_id),
-                reading_subnets_of(network_id),
-                *(read(values) for read in self.prepare_reads),
-            )
-        )
 
     @retried
     def create(self, context: Context, values: Object) -> Object:
@@ -121,7 +107,6 @@ class Subnets:
             tx.after_commit(self._committed, network["id"], None, subnet)
             if rules.is_auto_address(subnet):
                 tx.after_commit(self.slaac.complete, network["id"], subnet["id"])
-            tx.read_after_commit(*(read(network["id"]) for read in self.commit_reads))
         return {**subnet, "router:external": network["router:external"]}
 
     def _prepare(

@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,7 +12,7 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.db import tables as t
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import Read, read
 from neutrino.server.db.view import PROJECT, FilterRule, View, among, one_of, own_ids, shared_ids, shared_with_viewer
 from neutrino.server.ipam.delegated import POOL, is_delegated
 from neutrino.server.ml2.driver_api import Segment
@@ -146,15 +147,15 @@ def subnets_of(connection: Connection, network_ids: Sequence[str]) -> dict[str, 
     out: dict[str, list[Object]] = {network_id: [] for network_id in network_ids}
     if not network_ids:
         return out
-    found = _SUBNETS_OF_NETWORK.load_in(connection, "network_id", network_ids)  # as `reading_subnets_of`
-    for subnet in sorted(found, key=lambda s: (s["created_at"], s["id"])):
+    for subnet in read(connection, reading_subnets(network_ids)):
         out[subnet["network_id"]].append(subnet)
     return out
 
 
-def reading_subnets_of(network_id: str) -> Read:
-    """What `subnets_of` one network will read."""
-    return _SUBNETS_OF_NETWORK.reading_in("network_id", [network_id])
+def reading_subnets(network_ids: Sequence[str]) -> Read[list[Object]]:
+    """The subnets of some networks, to be read together with other things."""
+    reading = _SUBNETS_OF_NETWORK.reading_in("network_id", network_ids)
+    return replace(reading, result=lambda rows: sorted(reading.result(rows), key=lambda s: (s["created_at"], s["id"])))
 
 
 # --- ports ------------------------------------------------------------------------------------------------------------

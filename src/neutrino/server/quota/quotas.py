@@ -13,8 +13,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import Lookup, first, read
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import UNCOUNTED, UNLIMITED, NewLimit
 
@@ -22,7 +21,7 @@ _q, _u = t.quotas.c, t.quota_usages.c
 _P, _R = sa.bindparam("p", type_=sa.String), sa.bindparam("r", type_=sa.String)
 _LIMIT = sa.select(_q.limit).where(_q.project_id == _P, _q.resource == _R)
 _USED = sa.select(_u.used).where(_u.project_id == _P, _u.resource == _R)
-_LIMIT_AND_USE = kept(sa.select(_LIMIT.scalar_subquery(), _USED.scalar_subquery()))
+_LIMIT_AND_USE = Lookup(sa.select(_LIMIT.scalar_subquery(), _USED.scalar_subquery()), first)
 
 
 class Quotas:
@@ -41,16 +40,12 @@ class Quotas:
         return {project: self.limit(connection, resource, project) for project in projects}
 
     def _read(self, connection: Connection, resource: str, project_id: str) -> tuple[int, int]:
-        own, used = connection.execute(*self.reading(resource, project_id)).one()
+        own, used = read(connection, _LIMIT_AND_USE(p=project_id, r=resource))
         limit = self.defaults.get(resource, UNLIMITED) if own is None else int(own)
         # A counter from an earlier limit stays correct only if unlimited projects keep counting.
         if used is None:
             return (UNCOUNTED if limit < 0 else NewLimit(limit)), 0
         return limit, used
-
-    def reading(self, resource: str, project_id: str) -> Read:
-        """What `check` will read."""
-        return Read(_LIMIT_AND_USE, {"p": project_id, "r": resource})
 
     def check(self, resource: str, projects: Sequence[str]) -> None:
         """Refuse a request that would exceed a limit; `projects` has the project of each new object."""

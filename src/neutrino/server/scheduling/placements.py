@@ -25,8 +25,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import RowsLookup, read
 from neutrino.server.scheduling.loads import Loads
 
 BATCH = 500  # ids in one statement
@@ -122,7 +121,7 @@ class PlacementTable:
         return self.table.c.agent_id
 
     @cached_property
-    def _agents(self) -> sa.Select[Any]:
+    def _statement(self) -> sa.Select[Any]:
         # A join, which MariaDB executes faster than EXISTS.
         placed = t.agents.outerjoin(
             self.table, sa.and_(self.agent_id == _a.id, self.object_id == sa.bindparam("object"))
@@ -131,22 +130,27 @@ class PlacementTable:
         if self.reads_configurations:
             columns.append(_a.configurations)
         statement = sa.select(*columns, self.agent_id.label("hosted")).select_from(placed)
-        return kept(statement.where(_a.agent_type == self.agent_type).order_by(_a.id))
+        return statement.where(_a.agent_type == self.agent_type).order_by(_a.id)
 
     @cached_property
-    def _agents_counted(self) -> sa.Select[Any]:
+    def _agents(self) -> RowsLookup:
+        return RowsLookup(self._statement)
+
+    @cached_property
+    def _agents_counted(self) -> RowsLookup:
         rows = self.table.alias()
         placed = sa.select(sa.func.count()).where(rows.c.agent_id == _a.id).scalar_subquery()
-        return kept(self._agents.add_columns(placed.label("load")))
+        return RowsLookup(self._statement.add_columns(placed.label("load")))
 
     def agents(self, connection: Connection, cutoff: str, object_id: str) -> Agents:
         """All agents of the type, and which of them serve the object. Agents are dead before the cutoff."""
-        return self._found(connection.execute(*self.reading_agents(object_id)).all(), cutoff, {})
+        return self._found(read(connection, self._agents(object=object_id)), cutoff, {})
 
     def candidates(self, connection: Connection, cutoff: str, loads: Loads, object_id: str = "") -> Agents:
         """All agents of the type, as `agents`, with the number of objects of each one."""
         counts = loads.kept()
-        rows = connection.execute(*self.reading_candidates(counts is None, object_id)).all()
+        query = self._agents_counted if counts is None else self._agents
+        rows = read(connection, query(object=object_id))
         if counts is None:
             counts = {row.id: row.load for row in rows}
             loads.read(counts)
@@ -167,14 +171,6 @@ class PlacementTable:
             for row in rows
         ]
         return Agents(found, frozenset(row.id for row in rows if row.hosted is not None))
-
-    def reading_agents(self, object_id: str) -> Read:
-        """What `agents` will read."""
-        return Read(self._agents, {"object": object_id})
-
-    def reading_candidates(self, counted: bool, object_id: str = "") -> Read:
-        """What `candidates` will read, with or without the number of objects of each agent."""
-        return Read(self._agents_counted if counted else self._agents, {"object": object_id})
 
     @cached_property
     def placed(self) -> sa.ScalarSelect[int]:
@@ -223,26 +219,22 @@ class PlacementTable:
         return self._zones.where(self.object_id.in_(sa.bindparam("objects", expanding=True)))
 
     @cached_property
-    def _zones_of_one(self) -> sa.Select[Any]:
-        return kept(self._zones.where(self.object_id == sa.bindparam("object")))
+    def _zones_of_one(self) -> RowsLookup:
+        return RowsLookup(self._zones.where(self.object_id == sa.bindparam("object")))
 
     def zones_of(self, connection: Connection, object_ids: Sequence[str]) -> dict[str, list[str]]:
         """The availability zones of the agents that serve these objects; objects without agents are left out."""
         if len(object_ids) > BATCH:  # reading the whole table is cheaper than a statement with that many ids
-            rows = connection.execute(self._zones).all()
+            rows: Sequence[Any] = connection.execute(self._zones).all()
+        elif len(object_ids) == 1:
+            rows = read(connection, self._zones_of_one(object=object_ids[0]))
         else:
-            rows = connection.execute(*self.reading_zones(object_ids)).all() if object_ids else []
+            rows = connection.execute(self._zones_of, {"objects": list(object_ids)}).all() if object_ids else ()
         asked = set(object_ids)
         zones: defaultdict[str, list[str]] = defaultdict(list)
         for object_id, zone in sorted(tuple(row) for row in rows if row[0] in asked):
             zones[object_id].append(zone)
         return dict(zones)
-
-    def reading_zones(self, object_ids: Sequence[str]) -> Read:
-        """What `zones` of a few objects will read."""
-        if len(object_ids) == 1:
-            return Read(self._zones_of_one, {"object": object_ids[0]})
-        return Read(self._zones_of, {"objects": list(object_ids)})
 
     def zones(self, connection: Connection, objects: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         """The zones of each of these objects, in their order."""

@@ -22,7 +22,6 @@ from typing import ClassVar
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
-from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.scheduling.loads import Loads
@@ -76,10 +75,6 @@ class AgentScheduler(ABC):
     def candidates(self, connection: Connection, object_id: str = "") -> Agents:
         """All agents that objects can be placed on, with their loads, and which of them serve this one."""
         return self.placements.candidates(connection, self.registry.cutoff(), self.loads, object_id)
-
-    def reading_candidates(self, object_id: str = "") -> Read:
-        """What `candidates` will read."""
-        return self.placements.reading_candidates(self.loads.kept() is None, object_id)
 
     @abstractmethod
     def place(self, object_id: str, change: PlacementChange) -> Move | None:

@@ -11,9 +11,8 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import Lookup, read, scalar
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.query import Query
@@ -30,12 +29,9 @@ DEFAULT = {"name": "default", "description": "Default security group"}
 _d = t.default_security_groups.c
 _t = t.default_security_group_rules.c
 _UNUSE = sa.delete(t.default_security_group_rules).where(_t.remote_group_id == sa.bindparam("key", type_=sa.String))
-_DEFAULT = kept(sa.select(_d.security_group_id).where(_d.project_id == sa.bindparam("project", type_=sa.String)))
-
-
-def reading_default(project_id: str) -> Read:
-    """What `ensure_default` will read."""
-    return Read(_DEFAULT, {"project": project_id})
+_DEFAULT = Lookup(
+    sa.select(_d.security_group_id).where(_d.project_id == sa.bindparam("project", type_=sa.String)), scalar
+)
 
 
 class SecurityGroups(ViewCollection):
@@ -81,7 +77,7 @@ class SecurityGroups(ViewCollection):
         others retry and find it. It counts against the quota, but no quota prevents it.
         """
         with self.db.read() as connection:
-            found = connection.execute(*reading_default(project_id)).scalar()
+            found = read(connection, _DEFAULT(project=project_id))
             if found is not None:
                 return str(found)
             templates = read_templates(connection, default=True)

@@ -13,8 +13,8 @@ from neutrino.server import errors
 from neutrino.server.api.resources.taas import TUNNEL_IDS
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import as_row, delete_row
+from neutrino.server.db.reads import Lookup, first, read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.feed.reports.rules import tunnel_address
@@ -99,14 +99,14 @@ def _check_collectors(connection: Connection, mirrors: Sequence[Object]) -> None
             raise errors.TapMirrorToHost(remote_ip=mirror["remote_ip"])
 
 
-MIRRORED = kept(sa.select(_m.id).where(_m.port_id == sa.bindparam("port", type_=sa.String)))
+_MIRRORED = Lookup(sa.select(_m.id).where(_m.port_id == sa.bindparam("port", type_=sa.String)), first)
 
 
 def port_changes(connection: Connection, context: Context, before: Object | None, after: Object | None) -> Write | None:
     """A hook of ports: with a port that is deleted, its tap mirrors are."""
     if before is None or after is not None:
         return None
-    if connection.execute(MIRRORED, {"port": before["id"]}).first() is None:  # as most ports
+    if read(connection, _MIRRORED(port=before["id"])) is None:  # as most ports
         return None
     mirrors = MIRRORS.load_where(connection, _m.port_id == before["id"])
     if not mirrors:

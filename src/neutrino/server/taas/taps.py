@@ -14,8 +14,8 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
 from neutrino.server.db.objects import as_row, delete_row, new_id, update_row
+from neutrino.server.db.reads import Lookup, first, read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
@@ -175,10 +175,11 @@ def delete_flows(tx: Transaction, flows: Sequence[Object]) -> None:
 # --- hook of ports ----------------------------------------------------------------------------------------------------
 
 _PORT = sa.bindparam("port", type_=sa.String)
-TAPPED = kept(
+_TAPPED = Lookup(
     sa.select(sa.literal_column("1")).where(
         sa.or_(sa.exists().where(_s.port_id == _PORT), sa.exists().where(_f.source_port == _PORT))
-    )
+    ),
+    first,
 )
 
 
@@ -186,7 +187,7 @@ def port_changes(connection: Connection, context: Context, before: Object | None
     """With a port that is deleted, its tap services and the flows from and to it are."""
     if before is None or after is not None:
         return None
-    if connection.execute(TAPPED, {"port": before["id"]}).first() is None:  # as most ports
+    if read(connection, _TAPPED(port=before["id"])) is None:  # as most ports
         return None
     services = SERVICES.load_where(connection, _s.port_id == before["id"])
     keys = [service["id"] for service in services]

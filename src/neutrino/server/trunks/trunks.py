@@ -15,6 +15,7 @@ from neutrino.server.api.resources.trunk import DOWN, ERROR, TRUNK
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh, update_row
+from neutrino.server.db.reads import read
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.cascade import Cascade, NetworkCascade, Release
@@ -245,7 +246,7 @@ def _refuse_repeated(trunks: Iterable[Object]) -> None:
 
 
 def _refuse_deletion(connection: Connection, port: Object) -> None:
-    row = connection.execute(TRUNK_OF_PORT, {"port": port["id"]}).first()
+    row = next(iter(read(connection, TRUNK_OF_PORT(port=port["id"]))), None)
     if row is not None:
         error = errors.PortInUseAsTrunkParent if row.is_parent else errors.PortInUseAsSubPort
         raise error(port_id=port["id"], trunk_id=row.trunk_id)

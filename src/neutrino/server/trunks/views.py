@@ -19,7 +19,7 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.trunk import ACTIVE, BUILD, DEGRADED, DOWN, ERROR
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
+from neutrino.server.db.reads import RowsLookup
 from neutrino.server.db.view import Added, View
 from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.ports import provisioning
@@ -31,7 +31,7 @@ _parent, _sub = t.ports.alias("trunk_parent"), t.ports.alias("trunk_subport")
 _SUBPORTS = sa.select(_s.trunk_id, *(_s[name] for name in SUBPORT_NAMES)).order_by(_s.segmentation_id)
 _PORT = sa.bindparam("port", type_=sa.String)
 # The trunk of a port, of which it is the parent or a subport.
-TRUNK_OF_PORT = kept(
+TRUNK_OF_PORT = RowsLookup(
     sa.select(_s.trunk_id, sa.literal_column("0").label("is_parent"))
     .where(_s.port_id == _PORT)
     .union_all(sa.select(_t.id, sa.literal_column("1")).where(_t.port_id == _PORT))

@@ -16,7 +16,7 @@ from neutrino.model.fields import is_peer
 from neutrino.server.api.resources.bgp import MD5
 from neutrino.server.bgp.reading import read_routes
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
+from neutrino.server.db.reads import Lookup, read, scalars
 from neutrino.server.feed.declarations import Changed
 from neutrino.server.feed.readers.routers import NETWORKS_OF_PORTS
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids, read_rows
@@ -46,7 +46,7 @@ _DISTRIBUTED_ON_NETWORKS = (
         _inner_port.c.network_id.in_(sa.bindparam("networks", expanding=True)),
     )
 )
-_SCHEDULED = kept(sa.select(_sa.bgp_speaker_id).distinct())
+_SCHEDULED = Lookup(sa.select(_sa.bgp_speaker_id).distinct(), scalars)
 _HOSTS = (
     sa.select(_sa.bgp_speaker_id, _a.host)
     .join(t.agents, _a.id == _sa.agent_id)
@@ -66,7 +66,7 @@ def speakers_of(connection: Connection, changed: Changed) -> set[str]:
     routers, ports, last_networks = changed.affected("router"), changed.named("port"), changed.last_networks
     agents = changed.named("agent")
     found = read_ids(connection, sa.select(_sa.bgp_speaker_id), _sa.agent_id, agents) if agents else set()
-    scheduled = set(connection.execute(_SCHEDULED, {}).scalars())
+    scheduled = set(read(connection, _SCHEDULED()))
     if scheduled <= found or not (routers or ports):
         return found
     networks = sorted(_external_networks(connection, routers, ports, last_networks))

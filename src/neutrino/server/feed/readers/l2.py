@@ -16,7 +16,7 @@ from neutrino.model.dhcp import DhcpNetwork, DhcpOption, DhcpPort, DnsName
 from neutrino.model.objects import Values
 from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
+from neutrino.server.db.reads import RowsLookup
 from neutrino.server.feed.declarations import NO_ADDITIONS, Additions, Changed
 from neutrino.server.feed.readers.firewalls import PORT_GROUP
 from neutrino.server.feed.readers.rows import (
@@ -43,10 +43,10 @@ _decode = msgspec.json.decode
 
 # --- networks ---------------------------------------------------------------------------------------------------------
 
-_NETWORKS = kept(select(m.Network, t.networks, _n.dns_domain, _n.extra_dhcp_opts))
-_DHCP_AGENTS = kept(sa.select(_nd.network_id, _nd.agent_id))
-_SEGMENTS = kept(select(m.Segment, t.network_segments, _seg.network_id).order_by(_seg.position))
-_SUBNETS = kept(
+_NETWORKS = RowsLookup(select(m.Network, t.networks, _n.dns_domain, _n.extra_dhcp_opts))
+_DHCP_AGENTS = RowsLookup(sa.select(_nd.network_id, _nd.agent_id))
+_SEGMENTS = RowsLookup(select(m.Segment, t.network_segments, _seg.network_id).order_by(_seg.position))
+_SUBNETS = RowsLookup(
     select(m.Subnet, t.subnets, _s.dns_nameservers, _s.host_routes)
     .where(_s.cidr != PROVISIONAL)  # a subnet that waits for a delegated prefix does not exist for hosts yet
     .order_by(_s.created_at, _s.id)
@@ -86,7 +86,7 @@ def _dhcp_options(text: str) -> tuple[DhcpOption, ...]:
 
 _pairs = msgspec.json.Decoder(tuple[m.AddressPair, ...])
 _names = msgspec.json.Decoder(tuple[DnsName, ...])
-_BINDINGS = kept(
+_BINDINGS = RowsLookup(
     sa.select(
         *(_b.port_id, _b.host, _b.status, _b.vnic_type, _b.vif_type, _b.vif_details, _b.levels, _b.inactive_since)
     )
@@ -101,8 +101,8 @@ _JSON_OF_PORTS = (
     _p.dns_assignment,
     _p.hints,
 )
-_PORTS = kept(select(m.Port, t.ports, _p.project_id, PORT_GROUP, *_JSON_OF_PORTS))
-_TUNNEL_SEGMENTS = kept(sa.select(_seg.id).where(one_of(_seg.network_type, sorted(TUNNEL_TYPES))))
+_PORTS = RowsLookup(select(m.Port, t.ports, _p.project_id, PORT_GROUP, *_JSON_OF_PORTS))
+_TUNNEL_SEGMENTS = RowsLookup(sa.select(_seg.id).where(one_of(_seg.network_type, sorted(TUNNEL_TYPES))))
 
 
 def read_ports(

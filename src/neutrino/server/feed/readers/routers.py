@@ -25,7 +25,7 @@ from neutrino.model import routing as m
 from neutrino.model.objects import Object
 from neutrino.model.state import FixedIp, Port
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
+from neutrino.server.db.reads import RowsLookup
 from neutrino.server.feed.declarations import NO_ADDITIONS, Additions, Changed
 from neutrino.server.feed.readers.firewalls import ROUTER_PORT_GROUP
 from neutrino.server.feed.readers.metering import read_labels
@@ -59,22 +59,22 @@ _ROUTERS = select(
     m.Router, t.routers, _r.routes, _r.ha_vr_id, *_GATEWAYS, _GATEWAY_POLICY.label("gateway_qos_policy_id")
 )
 _routes = msgspec.json.Decoder(tuple[m.RouterRoute, ...])
-_OF_PORTS = kept(sa.select(_rp.router_id))
-_ON_NETWORKS = kept(sa.select(_rp.router_id).join(t.ports, _p.id == _rp.port_id))
-_OF_AGENTS = kept(sa.select(_ra.router_id))
-_OF_ASSOCIATED = kept(sa.select(_f.router_id).where(_f.router_id.is_not(None)))
+_OF_PORTS = RowsLookup(sa.select(_rp.router_id))
+_ON_NETWORKS = RowsLookup(sa.select(_rp.router_id).join(t.ports, _p.id == _rp.port_id))
+_OF_AGENTS = RowsLookup(sa.select(_ra.router_id))
+_OF_ASSOCIATED = RowsLookup(sa.select(_f.router_id).where(_f.router_id.is_not(None)))
 _DISTRIBUTED = sa.select(_r.id).where(_r.distributed.is_(True))
-_DISTRIBUTED_ON_NETWORKS = kept(
+_DISTRIBUTED_ON_NETWORKS = RowsLookup(
     _DISTRIBUTED.join(t.router_ports, _rp.router_id == _r.id).join(t.ports, _p.id == _rp.port_id)
 )
-_SHARED_PORTS = kept(sa.select(_rp.port_id).where(one_of(_rp.port_type, (*_REPLICATED, layout.DVR_INTERFACE))))
+_SHARED_PORTS = RowsLookup(sa.select(_rp.port_id).where(one_of(_rp.port_type, (*_REPLICATED, layout.DVR_INTERFACE))))
 _IS_DISTRIBUTED = sa.and_(_r.distributed, one_of(_rp.port_type, layout.INTERFACES))
-_ON_SEVERAL_HOSTS = kept(
+_ON_SEVERAL_HOSTS = RowsLookup(
     sa.select(_rp.port_id, _rp.router_id, _IS_DISTRIBUTED.label("is_distributed"))
     .join(t.routers, _r.id == _rp.router_id)
     .where(sa.or_(_IS_DISTRIBUTED, sa.and_(_r.ha, one_of(_rp.port_type, _REPLICATED))))
 )
-NETWORKS_OF_PORTS = kept(sa.select(_p.network_id).distinct())
+NETWORKS_OF_PORTS = RowsLookup(sa.select(_p.network_id).distinct())
 _L3_AGENTS = sa.and_(_a.agent_type == words.L3, _a.admin_state_up.is_(True))
 
 

@@ -12,12 +12,13 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import is_kept, kept
+from neutrino.server.db.reads import RowsLookup, read
 from neutrino.server.ipam.delegated import in_provisional
 
 Ids = Sequence[str] | None  # None: all
+Statement = RowsLookup | sa.Select[Any]
 MAX_IDS = 1000  # databases bound the number of parameters of a statement
-# Numbers of ids for which a kept statement has a text; others are filled up. Making a text takes longer than executing it.
+# Numbers of ids for which a query has a text; others are filled up. Making a text takes longer than executing it.
 # Up to 128: statements of a thousand ids took 50 MB of the feed process, and were executed no faster than several of 128.
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 _NAMES = [f"id_{i}" for i in range(_SIZES[-1])]
@@ -36,30 +37,29 @@ def select(cls: type[msgspec.Struct], table: sa.Table, *more: Any) -> sa.Select[
     return sa.select(*columns, *revision, *more)
 
 
-def read_rows(
-    connection: Connection, statement: sa.Select[Any], column: Any, ids: Iterable[str] | None
-) -> Iterator[Any]:
+def read_rows(connection: Connection, statement: Statement, column: Any, ids: Iterable[str] | None) -> Iterator[Any]:
     """The statement's rows with these values of a column; None: all rows."""
     if ids is None:
-        for rows in connection.execute(statement).partitions(MAX_IDS):
-            yield from rows
+        all_rows = statement.statement if isinstance(statement, RowsLookup) else statement
+        for rows in connection.execute(all_rows).partitions(MAX_IDS):
+            yield from statement.named(rows) if isinstance(statement, RowsLookup) else rows
         return
     values = list(ids)
-    is_compiled_once = is_kept(statement)
-    most = _SIZES[-1] if is_compiled_once else MAX_IDS
+    most = _SIZES[-1] if isinstance(statement, RowsLookup) else MAX_IDS
     for start in range(0, len(values), most):
         some = values[start : start + most]
-        if is_compiled_once:
+        if isinstance(statement, RowsLookup):
             size = next(each for each in _SIZES if each >= len(some))
             some += some[-1:] * (size - len(some))
-            yield from connection.execute(_among(statement, column, size), dict(zip(_NAMES, some, strict=False)))
+            yield from read(connection, _among(statement, column, size)(**dict(zip(_NAMES, some, strict=False))))
         else:
             yield from connection.execute(statement.where(column.in_(some)))
 
 
 @cache
-def _among(statement: sa.Select[Any], column: Any, size: int) -> sa.Select[Any]:
-    return kept(statement.where(column.in_(_parameters(column.type)[:size])))
+def _among(query: RowsLookup, column: Any, size: int) -> RowsLookup:
+    statement: Any = query.statement
+    return RowsLookup(statement.where(column.in_(_parameters(column.type)[:size])))
 
 
 @cache
@@ -73,7 +73,7 @@ def one_of(column: Any, values: Iterable[str]) -> sa.ColumnElement[bool]:
     return sa.or_(*(column == value for value in values))
 
 
-def read_ids(connection: Connection, statement: sa.Select[Any], column: Any, ids: Iterable[str] | None) -> set[str]:
+def read_ids(connection: Connection, statement: Statement, column: Any, ids: Iterable[str] | None) -> set[str]:
     """The first column of these rows."""
     return {row[0] for row in read_rows(connection, statement, column, ids)}
 
@@ -101,7 +101,7 @@ def _positions(cls: type[msgspec.Struct], columns: tuple[str, ...], given: tuple
 
 
 def grouped(
-    connection: Connection, statement: sa.Select[Any], column: Any, ids: Ids, value: Callable[[Any], V]
+    connection: Connection, statement: Statement, column: Any, ids: Ids, value: Callable[[Any], V]
 ) -> defaultdict[str, list[V]]:
     """The values of these rows by the column, in the order of the rows."""
     found: defaultdict[str, list[V]] = defaultdict(list)

@@ -10,27 +10,27 @@ from sqlalchemy.engine import Connection
 from neutrino.model.fields import is_peer
 from neutrino.model.taps import Tap, TapMirror, TapOrigin, Taps, VlanRange
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
+from neutrino.server.db.reads import RowsLookup
 from neutrino.server.feed.declarations import Changed
 from neutrino.server.feed.readers.rows import Ids, read_ids, read_rows
 
 _s, _f, _m = t.tap_services.c, t.tap_flows.c, t.tap_mirrors.c
 _source, _sink = t.ports.alias("source"), t.ports.alias("sink")
-_SERVICES = kept(sa.select(_s.port_id, _s.id).order_by(_s.id))
+_SERVICES = RowsLookup(sa.select(_s.port_id, _s.id).order_by(_s.id))
 _PAIRS = t.tap_flows.join(t.tap_services, _s.id == _f.tap_service_id)
-_FLOWS = kept(
+_FLOWS = RowsLookup(
     sa.select(_f.source_port, _f.id, _f.direction, _f.vlan_filter, _f.tunnel_id, _s.port_id, _sink.c.host)
     .select_from(_PAIRS.join(_sink, _sink.c.id == _s.port_id))
     .order_by(_f.id)
 )
-_ORIGINS = kept(
+_ORIGINS = RowsLookup(
     sa.select(_s.port_id, _f.id, _f.tunnel_id, _source.c.host)
     .select_from(_PAIRS.join(_source, _source.c.id == _f.source_port))
     .order_by(_f.id)
 )
-_MIRRORS = kept(sa.select(_m.port_id, _m.id, _m.directions, _m.remote_ip, _m.mirror_type).order_by(_m.id))
-_SINKS = kept(sa.select(_s.port_id).select_from(_PAIRS))
-_SOURCES = kept(sa.select(_f.source_port).select_from(_PAIRS))
+_MIRRORS = RowsLookup(sa.select(_m.port_id, _m.id, _m.directions, _m.remote_ip, _m.mirror_type).order_by(_m.id))
+_SINKS = RowsLookup(sa.select(_s.port_id).select_from(_PAIRS))
+_SOURCES = RowsLookup(sa.select(_f.source_port).select_from(_PAIRS))
 
 
 def read_taps(connection: Connection, ids: Ids) -> dict[str, Taps]:

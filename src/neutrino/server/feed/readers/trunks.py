@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.state import Port
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
+from neutrino.server.db.reads import RowsLookup
 from neutrino.server.feed.declarations import Changed
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids, read_rows
 from neutrino.server.feed.records import PortRecord, migrating
@@ -23,8 +23,8 @@ from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.ports.binding import EXPIRED
 
 _t, _s, _b = t.trunks.c, t.trunk_subports.c, t.port_bindings.c
-_PARENTS = kept(sa.select(_t.port_id, _t.id))
-_SUBPORTS = kept(sa.select(_s.port_id, _s.trunk_id, _s.segmentation_id))
+_PARENTS = RowsLookup(sa.select(_t.port_id, _t.id))
+_SUBPORTS = RowsLookup(sa.select(_s.port_id, _s.trunk_id, _s.segmentation_id))
 _WITH_PARENTS = sa.select(_s.port_id).join(t.trunks, _t.id == _s.trunk_id)
 _INACTIVE = (
     sa.select(_s.port_id, _b.host)

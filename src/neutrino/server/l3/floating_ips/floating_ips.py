@@ -19,7 +19,6 @@ from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, exists, fresh, update_row
-from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added, View
@@ -28,7 +27,7 @@ from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.values import service_port
-from neutrino.server.ml2.views import PORTS, SUBNETS, reading_subnets_of, subnets_of
+from neutrino.server.ml2.views import PORTS, SUBNETS, subnets_of
 from neutrino.server.qos.use import check_policy
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
@@ -135,30 +134,6 @@ class FloatingIps:
     ports: Ports
     notify: Notify
     publishes_names: bool = False  # in an external DNS, which needs both a name and a domain
-
-    # --- reading ahead --------------------------------------------------------------------------------------------
-
-    def ahead_of_create(self, context: Context, values: Object) -> None:
-        network_id = values["floating_network_id"]
-        self.db.read_ahead(
-            lambda: (
-                self.quotas.reading("floatingip", values["project_id"]),
-                self.networks.view.reading(network_id, context.project_id, everyone=context.is_admin),
-                reading_subnets_of(network_id),
-                *_reading_port(context, values),
-            )
-        )
-
-    def ahead_of_change(
-        self, context: Context, key: str, values: Object, fields: Sequence[str], everyone: bool
-    ) -> None:
-        self.db.read_ahead(
-            lambda: (
-                FLOATING_IPS.reading(key, context.project_id, everyone=everyone, fields=fields),
-                VIEW.reading(key),
-                *_reading_port(context, values),
-            )
-        )
 
     # --- creating -------------------------------------------------------------------------------------------------
 
@@ -391,12 +366,6 @@ def _fixed_ip(context: Context, port: Object, address: str | None, project_id: s
     if len(ipv4) > 1:
         raise refuse(f"port {port['id']} has several IPv4 addresses: choose one by fixed_ip_address")
     return ipv4[0]["subnet_id"], ipv4[0]["ip_address"]
-
-
-def _reading_port(context: Context, values: Object) -> Sequence[Read]:
-    """The port that a request associates, as `_associate` will read it."""
-    port_id = values.get("port_id")
-    return () if port_id is None else (PORTS.reading(port_id, context.project_id, everyone=context.is_admin),)
 
 
 def _check_free(connection: Connection, floating_ip: Object, port_id: str, address: str) -> None:

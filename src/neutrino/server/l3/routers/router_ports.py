@@ -15,10 +15,9 @@ from sqlalchemy.engine import Connection
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import Lookup, RowsLookup, read, read_together
 from neutrino.server.db.session import Stale
-from neutrino.server.ipam.allocation import Allocator, reading_allocated
+from neutrino.server.ipam.allocation import Allocator
 from neutrino.server.l3.routers import port_layout as layout
 from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort
 from neutrino.server.ml2.driver_api import VIF_FAILED
@@ -26,11 +25,11 @@ from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Writes, pending_statement
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.values import service_port
-from neutrino.server.ml2.views import reading_subnets_of, subnets_of
+from neutrino.server.ml2.views import reading_subnets, subnets_of
 
 VIF_DISTRIBUTED: Final = "distributed"
 _p, _rp, _a, _s, _b, _g = t.ports.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.router_l3_agents.c, t.agents.c
-_PORTS = kept(
+_PORTS = RowsLookup(
     sa.select(_rp.port_id, _rp.port_type, _p.network_id, _p.host, _p.vif_type, _a.subnet_id, _a.ip_address, _s.cidr)
     .select_from(
         t.router_ports.join(t.ports, _p.id == _rp.port_id)
@@ -40,16 +39,17 @@ _PORTS = kept(
     .where(_rp.router_id == sa.bindparam("router"))
     .order_by(_rp.port_id, _a.ip_address)
 )
-_AGENTS = kept(
+_AGENTS = Lookup(
     sa.select(_b.agent_id, _g.host, _b.ha_port_id, _b.ha_state)
     .select_from(t.router_l3_agents.join(t.agents))
     .where(_b.router_id == sa.bindparam("router"))
-    .order_by(_b.agent_id)
+    .order_by(_b.agent_id),
+    lambda rows: tuple(RouterAgent(*row) for row in rows),
 )
 
 
 def read_ports(connection: Connection, router_id: str) -> tuple[RouterPort, ...]:
-    rows = connection.execute(*reading_ports(router_id)).all()
+    rows = read(connection, _PORTS(router=router_id))
     addresses: defaultdict[str, list[Address]] = defaultdict(list)
     for row in rows:
         if row.subnet_id is not None:
@@ -64,17 +64,7 @@ def read_ports(connection: Connection, router_id: str) -> tuple[RouterPort, ...]
 
 
 def read_agents(connection: Connection, router_id: str) -> tuple[RouterAgent, ...]:
-    return tuple(RouterAgent(*row) for row in connection.execute(*reading_agents(router_id)))
-
-
-def reading_ports(router_id: str) -> Read:
-    """What `read_ports` will read."""
-    return Read(_PORTS, {"router": router_id})
-
-
-def reading_agents(router_id: str) -> Read:
-    """What `read_agents` will read."""
-    return Read(_AGENTS, {"router": router_id})
+    return read(connection, _AGENTS(router=router_id))
 
 
 @dataclass(frozen=True)
@@ -98,20 +88,11 @@ class RouterPorts:
     ) -> tuple[Writes, Object]:
         """A new port of the router; without `fixed_ips` it gets addresses like any port."""
         if subnets is None:
-            self.networks.db.read_ahead(
-                lambda: (
-                    self.networks.view.reading(network_id),
-                    reading_subnets_of(network_id),
-                    *(
-                        reading_allocated(f["subnet_id"], [f["ip_address"]])
-                        for f in fixed_ips or ()
-                        if "ip_address" in f
-                    ),
-                )
-            )
-        network = self.networks.view.get(connection, network_id)
-        if subnets is None:
-            subnets = subnets_of(connection, [network_id])[network_id]
+            reading = self.networks.view.reading(network_id)
+            loaded, siblings = read_together(connection, reading, reading_subnets([network_id]))
+            network, subnets = self.networks.view.found(network_id, loaded), siblings
+        else:
+            network = self.networks.view.get(connection, network_id)
         values = service_port(network_id, project_id, router["id"], target.type, target.host, name)
         if fixed_ips is not None:
             values["fixed_ips"] = [dict(fixed) for fixed in fixed_ips]

@@ -4,7 +4,7 @@ The external gateway is the port by which a router reaches an external network.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,11 +17,10 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.resources.router import ROUTES
-from neutrino.server.api.types import is_uuid, parse_attribute
+from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, exists, fresh, new_id, update_row
-from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.l3.flavors import check_flavor
@@ -39,12 +38,11 @@ from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.l3.routers.ndp import is_enabled_on_create, is_enabled_on_update
 from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPort, central_host
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
-from neutrino.server.l3.routers.router_ports import RouterPorts, read_ports, reading_agents, reading_ports
+from neutrino.server.l3.routers.router_ports import RouterPorts, read_ports
 from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse, routes_added, routes_removed
 from neutrino.server.l3.routers.vpn import check_router_unused
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Operations, Writes
-from neutrino.server.ml2.views import SUBNETS, reading_subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.placements import ROUTERS as PLACEMENTS
 from neutrino.server.scheduling.scheduler import PlacementChange
@@ -73,34 +71,6 @@ class Routers:
     @property
     def _gateways(self) -> Gateways:
         return Gateways(self.ports, self.scheduler, self.defaults["enable_snat"])
-
-    # --- reading ahead --------------------------------------------------------------------------------------------
-
-    def ahead_of_change(
-        self, context: Context, key: str, values: Object, fields: Sequence[str], everyone: bool
-    ) -> None:
-        self.db.read_ahead(lambda: self._reads(context, key, values, fields, everyone))
-
-    def _reads(
-        self, context: Context, key: str, values: Object, fields: Sequence[str], everyone: bool
-    ) -> Iterator[Read]:
-        yield router_view.ROUTERS.reading(key, context.project_id, everyone=everyone, fields=fields)
-        yield PLACEMENTS.reading_zones([key])
-        yield router_view.VIEW.reading(key)
-        # The body of an action is not validated yet.
-        gateway, subnet_id = values.get("external_gateway_info"), values.get("subnet_id")
-        network_id = gateway.get("network_id") if isinstance(gateway, dict) else None
-        if not values or "external_gateway_info" in values or "subnet_id" in values or "port_id" in values:
-            yield reading_ports(key)
-            yield reading_agents(key)
-            yield self.scheduler.reading_candidates()
-        if is_uuid(network_id):
-            networks = self.ports.networks.view
-            yield networks.reading(network_id, context.project_id, everyone=context.is_admin)
-            yield networks.reading(network_id)
-            yield reading_subnets_of(network_id)
-        if is_uuid(subnet_id):
-            yield SUBNETS.reading(subnet_id, context.project_id, everyone=context.is_admin)
 
     # --- creating -------------------------------------------------------------------------------------------------
 
@@ -138,7 +108,6 @@ class Routers:
         with self.operations.write([], decision.writes) as tx:
             tx.insert(t.routers, [as_row(t.routers, router)], limits)
             self.ha_networks.refer(tx, None, router)
-            tx.read_after_commit(router_view.reading_status(router["id"]))
         return decision
 
     def _kind(self, values: Mapping[str, Any], name: str) -> bool:
@@ -292,8 +261,6 @@ class Routers:
                 tx.after_commit(self.delegation.notify, writes)
                 if before["ha"] and not after["ha"]:
                     tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
-                tx.read_after_commit(*_reads_for_answer(before["id"]))
-        self.db.read_ahead(lambda: _reads_for_answer(before["id"]))
         with self.db.read() as connection:
             zones = PLACEMENTS.zones(connection, [before])[0]
             further = router_view.extra_gateways(connection, [after])[0]
@@ -370,11 +337,6 @@ class Routers:
             sharing.delete_object(tx, t.routers, before)
             if before["ha"]:
                 tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
-
-
-def _reads_for_answer(router_id: str) -> tuple[Read, ...]:
-    """What the answer to an update shows of a router beside its own row."""
-    return PLACEMENTS.reading_zones([router_id]), router_view.reading_status(router_id)
 
 
 def _check_gateway(

@@ -14,8 +14,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import kept
-from neutrino.server.db.read_ahead import Read
+from neutrino.server.db.reads import Lookup, read, scalar
 from neutrino.server.db.tables import Json
 from neutrino.server.db.view import BATCH, Added, View
 from neutrino.server.l3.scheduling.candidates import STATUS
@@ -44,17 +43,12 @@ _GATEWAY = {
 # With all columns and the stored status: for updates.
 VIEW = View(t.routers, computed=_COMPUTED, not_found=errors.RouterNotFound)
 _PORTS = sa.select(_p.id, _p.network_id, _p.fixed_ips).where(_p.id.in_(sa.bindparam("ports", expanding=True)))
-_STATUS = kept(sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String)))
+_STATUS = Lookup(sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String)), scalar)
 
 
 def status_of(connection: Connection, key: str) -> str:
     """The status as the API shows it."""
-    return str(connection.execute(*reading_status(key)).scalar())
-
-
-def reading_status(key: str) -> Read:
-    """What `status_of` will read."""
-    return Read(_STATUS, {"router": key})
+    return str(read(connection, _STATUS(router=key)))
 
 
 def api_router(

@@ -20,7 +20,6 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
-from neutrino.server.db.read_ahead import Read
 from neutrino.server.db.session import retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.registry import Report, check_agent
@@ -33,7 +32,7 @@ from neutrino.server.l3.routers.port_layout import (
     central_host,
     central_port_host,
 )
-from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports, reading_agents, reading_ports
+from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports
 from neutrino.server.l3.scheduling import candidates as l3
 from neutrino.server.l3.scheduling.candidates import DOWN, fits, mode, needs_agent
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite, Writes, pending_statement
@@ -131,7 +130,6 @@ class L3Scheduler(AgentScheduler):
             if assigned is None:
                 pass
             elif router["distributed"] or (not assigned.agents and assigned.candidates is None):
-                tx.read_after_commit(router_view.reading_status(router_id), *self._reads_why_down(router_id))
                 tx.after_commit(self.status, router_id)
             else:
                 reason = "" if assigned.agents else self._reason(router, assigned.candidates or (), has_agent=False)
@@ -194,17 +192,7 @@ class L3Scheduler(AgentScheduler):
             reasons = {router_id: self._why_down(connection, router_id) for router_id in ids}
         return {router_id: reason for router_id, reason in reasons.items() if reason}
 
-    def _reads_why_down(self, router_id: str) -> tuple[Read, ...]:
-        """What `_why_down` will read."""
-        return (
-            router_view.VIEW.reading(router_id),
-            self.reading_candidates(),
-            reading_agents(router_id),
-            reading_ports(router_id),
-        )
-
     def _why_down(self, connection: Connection, router_id: str) -> str:
-        self.db.read_ahead(lambda: self._reads_why_down(router_id))
         try:
             router = router_view.VIEW.get(connection, router_id)
         except errors.RouterNotFound:  # deleted meanwhile

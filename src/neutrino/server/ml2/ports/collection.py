@@ -38,13 +38,12 @@ from neutrino.server.ml2.ports.host_subnets import check_host, usable_subnets
 from neutrino.server.ml2.ports.uses import PortUse, users_of
 from neutrino.server.ml2.ports.values import address_pairs, dhcp_options, new_mac, new_or_same, requested_mac
 from neutrino.server.ml2.slaac import SlaacAddresses
-from neutrino.server.ml2.views import PORT_RENAMED, PORTS, reading_subnets_of, subnets_of
+from neutrino.server.ml2.views import PORT_RENAMED, PORTS, subnets_of
 from neutrino.server.qos import resource_request
 from neutrino.server.qos.use import PolicyUse
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
-from neutrino.server.securitygroups.groups import reading_default as reading_default_group
 from neutrino.server.securitygroups.views import check_usable
 from neutrino.server.trunks import details as trunk_details
 
@@ -98,29 +97,7 @@ class Ports:
         """Attributes of the port's network, for policy rules."""
         return self.networks.policy_target(context, values["network_id"], everyone=_sees_all_networks(context))
 
-    def ahead_of_create(self, context: Context, values: Object) -> None:
-        network_id, project = values["network_id"], values["project_id"]
-        self.db.read_ahead(
-            lambda: (
-                self.quotas.reading("port", project),
-                self.networks.view.reading(network_id, context.project_id, everyone=_sees_all_networks(context)),
-                reading_default_group(project),
-                reading_subnets_of(network_id),
-            )
-        )
-
     # --- creating -------------------------------------------------------------------------------------------------
-
-    def ahead_of_change(
-        self, context: Context, key: str, values: Object, fields: Sequence[str], everyone: bool
-    ) -> None:
-        names = _fields_to_read(fields)
-        self.db.read_ahead(
-            lambda: (
-                self.view.reading(key, context.project_id, everyone=everyone, fields=names),
-                self.view.reading(key),
-            )
-        )
 
     def create(self, context: Context, values: Object) -> Object:
         return self.create_several(context, [values])[0]
