@@ -3,8 +3,8 @@
   python -m qa.bench.profile [--database sqlite|postgresql|mariadb] [--repeats N] [--show OPERATION] [--agents]
   python -m qa.bench.profile --old ../before/src      # two checkouts, request by request
 
-Times are of the processor, so load from outside disturbs them less than times of a clock; they include the thread that
-writes the log of requests, and not the database server. `--show` prints cProfile's table of one operation: its own work
+Times are of the processor, so load from outside disturbs them less than times of a clock; they do not include the database
+server. `--show` prints cProfile's table of one operation: its own work
 makes all functions look slower, so take the proportions from it. With `--old` a process of each checkout, with a
 database of its own, gets every request in turns: a few percent show on a busy machine too.
 """

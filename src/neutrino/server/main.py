@@ -4,7 +4,6 @@
 memory. `begin` opens the database and starts threads, in each process.
 """
 
-import gc
 import logging
 import random
 import threading
@@ -221,9 +220,4 @@ def application(server: Server) -> Any:
     logs.setup(server.conf)
     _start_metrics(server)
     begin(server)
-    # Everything up to here lives as long as the process: without the freeze the collector would walk it again and again,
-    # and with the default threshold it would run every few hundred rows of a list.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
     return server.app
