@@ -204,7 +204,7 @@ def test_a_rejected_meter_costs_the_port_that_uses_it(monkeypatch: pytest.Monkey
     assert outcome.wired.keys() == {"p2"}
     assert "OFPMMFC_INVALID_METER" in outcome.problems["p1"]
     monkeypatch.setattr("tests.fakes.openflow._MAX_METER", 65536)
-    host.reconciler.retry_rejected()
+    host.reconciler.tables.retry_rejected()
     assert host.reconcile(*PORTS, Limit("p1", 100, 1_000_000)).wired.keys() == {"p1", "p2"}
 
 

@@ -359,7 +359,7 @@ class Rejecting:
     def __init__(self, host: SwitchHost, text: str, *, names: bool = True) -> None:
         self.switch, self.text, self.names = host.switch.openflow, text, names
         self.tries: list[tuple[Flow, ...]] = []
-        host.reconciler.openflow = self  # type: ignore[assignment]
+        host.reconciler.tables.openflow = self  # type: ignore[assignment]
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.switch, name)
@@ -406,11 +406,11 @@ def test_a_rejected_flow_of_a_port_costs_that_port_and_no_other(host: SwitchHost
     assert outcome.problems.keys() == {"p1"}
 
     # Now and then it is; and when the switch takes it, the port is there.
-    assert host.reconciler.retry_rejected()
+    assert host.reconciler.tables.retry_rejected()
     switch.text = "nothing"
     outcome = host.reconcile(NET, OPEN, *ports, port("p4", 4, groups=["open"]))
     assert outcome.wired.keys() == {"p1", "p2", "p3", "p4"}
-    assert not host.reconciler.retry_rejected()
+    assert not host.reconciler.tables.retry_rejected()
 
 
 @NAMES

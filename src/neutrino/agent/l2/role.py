@@ -125,9 +125,9 @@ class L2Role:
         yield catalog.DATAPLANE_UP, (), float(self._dataplane == "up")
         for label, number in (("wired", wired), ("failed", failed), ("waiting", max(0, bound - wired - failed))):
             yield catalog.WIRED_PORTS, (label,), number
-        for bridge, number in self.reconciler.flow_counts().items():
+        for bridge, number in self.reconciler.tables.counts().items():
             yield catalog.FLOWS, (bridge,), number
-        for version, flows in self.reconciler.dhcp_requests().items():
+        for version, flows in self.reconciler.tables.dhcp_requests().items():
             self._dhcp_requests[version].read(flows)
         for version, counts in self._dhcp_requests.items():
             yield catalog.DHCP_REQUESTS, (version,), counts.total
@@ -389,7 +389,7 @@ class L2Role:
             if whole:
                 compared = loop.time()
                 async with self._busy:
-                    if self.reconciler.retry_rejected():
+                    if self.reconciler.tables.retry_rejected():
                         self._queue.put(RECONCILE)
             if found:
                 self._last_repair = {
