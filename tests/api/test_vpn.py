@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from neutrino.server.db import tables as t
-from neutrino.server.feed.readers.vpn import read_vpn
+from neutrino.features.vpn import checks, peer_names, services
+from neutrino.features.vpn.feed import read_vpn
+from neutrino.features.vpn.tables import ipsec_site_connections
 from neutrino.server.main import Server
-from neutrino.server.vpn import checks, peer_names, services
 from tests.api.client import Api
 from tests.api.l3 import attach, detach, gateway, inside
 from tests.api.races import before_next_transaction, before_next_write
@@ -365,7 +365,7 @@ def test_hosts_do_not_get_a_peer_of_before_the_check(here: Site, server: Server)
     service = here.service()
     made = here.api.make("ipsec_site_connection", **here.connection(service))
     with server.db.transaction() as tx:
-        rows = t.ipsec_site_connections
+        rows = ipsec_site_connections
         tx.execute(sa.update(rows).where(rows.c.id == made["id"]).values(peer_address="::ffff:127.0.0.1"))
     with server.db.read() as connection:
         (read,) = read_vpn(connection, [here.router["id"]])[here.router["id"]]

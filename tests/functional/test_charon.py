@@ -19,10 +19,10 @@ from neutrino.agent.l3.services.charon.plan import installed
 from neutrino.agent.l3.services.charon.render import Loaded, connections, render_charon
 from neutrino.dataplane.vici.client import Vici
 from neutrino.dataplane.vici.protocol import Refused, ViciError
+from neutrino.features.vpn.resources import AUTH_ALGORITHMS, ENCRYPTION_ALGORITHMS, PFS_GROUPS
 from neutrino.lab.timing import Deadline
 from neutrino.model.routing import Router
 from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection, VpnService
-from neutrino.server.api.resources.vpn import AUTH_ALGORITHMS, ENCRYPTION_ALGORITHMS, PFS_GROUPS
 from tests.support.routing import GATEWAY, address, router
 
 CHARON = "/usr/sbin/charon-systemd"

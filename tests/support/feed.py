@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from neutrino.features.vpn.status import VpnStatus
 from neutrino.feed.address import Address, parse
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.state import StateChange
@@ -22,7 +23,6 @@ from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, one_word
 from neutrino.server.feed.reports.traffic import Send, TrafficReports
-from neutrino.server.feed.reports.vpn_status import VpnStatus
 from neutrino.server.feed.server import FeedOptions, FeedServer
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from neutrino.features.local_ip.trace import Association, TracedLocalIps
+from neutrino.features.vpn.trace import TracedTunnels
 from neutrino.model.firewall import FirewallGroup, FirewallRule
 from neutrino.model.qos import QosPolicy
 from neutrino.model.routing import (
@@ -290,7 +291,7 @@ class Cloud:
             routers=self.routers,
             floating_ips=self.fips,
             forwardings=self.forwardings,
-            parts=(TracedLocalIps(tuple(self.local_ips)),),
+            parts=(TracedLocalIps(tuple(self.local_ips)), TracedTunnels()),
             hosts=self.hosts,
             named={**subnets, **rules},
         )

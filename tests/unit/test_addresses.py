@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+import neutrino.features
+from neutrino.features.vpn import resources as vpn
 from neutrino.model import fields
 from neutrino.model.addresses import parse_address, parse_interface, parse_network
 from neutrino.server.api import types as t
-from neutrino.server.api.resources import bgp, common, firewall, metering, port, security_group, subnet, taas, vpn
+from neutrino.server.api.resources import bgp, common, firewall, metering, port, security_group, subnet, taas
 from neutrino.server.feed.reports.rules import tunnel_address
 from neutrino.server.securitygroups.address_groups import parse_addresses
 
@@ -101,12 +103,13 @@ def test_texts_of_clients_are_parsed_in_one_place() -> None:
     """Elsewhere in the API, `ipaddress` gets only texts that were parsed before."""
     known = {
         "resources/taas.py": 1,  # after IpAddress
-        "resources/vpn.py": 1,  # after Cidr
+        "vpn/resources.py": 1,  # after Cidr
         "stages/query_string.py": 1,  # a filter, which is compared and stored nowhere
     }
-    folder = Path(t.__file__).parent
+    api, features = Path(t.__file__).parent, Path(neutrino.features.__file__).parent
     found = {
         str(path.relative_to(folder)): len(re.findall(r"\bip_(?:address|network|interface)\(", path.read_text()))
-        for path in folder.rglob("*.py")
+        for folder, pattern in ((api, "*.py"), (features, "resources.py"))
+        for path in folder.rglob(pattern)
     }
     assert {name: number for name, number in found.items() if number} == known

@@ -14,9 +14,9 @@ from neutrino.agent.l3.services.charon.plan import installed, plan, statuses, to
 from neutrino.agent.l3.services.charon.render import connections, ike_proposal, ipsec_proposal, render_charon, served
 from neutrino.dataplane.nft.api import Table
 from neutrino.dataplane.vici.protocol import Packet, Type, ViciError, decode, encode
+from neutrino.features.vpn.resources import AUTH_ALGORITHMS, ENCRYPTION_ALGORITHMS, PFS_GROUPS
 from neutrino.model.routing import Router
 from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection, VpnService
-from neutrino.server.api.resources.vpn import AUTH_ALGORITHMS, ENCRYPTION_ALGORITHMS, PFS_GROUPS
 from tests.support.routing import GATEWAY, QG, address, find_rendered, floating, interface, membership, router
 
 SECRET = b"0123456789abcdef"

@@ -73,7 +73,6 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron_dynamic_routing.services.bgp.bgp_plugin.BgpPlugin": "bgp",
             "neutron_taas.services.taas.taas_plugin.TaasPlugin": "taas",
             "neutron_taas.services.taas.tap_mirror_plugin.TapMirrorPlugin": "tapmirror",
-            "neutron_vpnaas.services.vpn.plugin.VPNDriverPlugin": "vpnaas",
             **dict.fromkeys(
                 (
                     *("auto_allocate", "neutron.services.auto_allocate.plugin.Plugin"),

@@ -21,7 +21,6 @@ from neutrino.server.feed.reports.reports import Reports, TakeStatus, one_word
 from neutrino.server.feed.reports.tap_status import TapStatus
 from neutrino.server.feed.reports.traffic import Send, TrafficReports
 from neutrino.server.feed.reports.trunk_status import TrunkStatus
-from neutrino.server.feed.reports.vpn_status import VpnStatus
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3.plugin import build_services
@@ -85,8 +84,6 @@ def host_reports(backend: Backend, metered: Send = lambda event, payload, host: 
         statuses["trunk"] = TrunkStatus(db).take
     if "taas" in plugins:
         statuses |= dict.fromkeys(("tap_service", "tap_flow"), TapStatus(db).take)
-    if "vpnaas" in plugins:
-        statuses |= dict.fromkeys(("vpnservice", "ipsec_site_connection"), VpnStatus(db).take)
 
     of_features = [feature.host_reports(services) for feature in features.enabled(services.conf)]
     statuses |= {kind: take for one in of_features for kind, take in one.statuses.items()}

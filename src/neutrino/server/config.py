@@ -44,11 +44,6 @@ QUOTAS = {
     "tap_service": -1,
     "tap_flow": -1,
     "tap_mirror": -1,
-    "ikepolicy": -1,
-    "ipsecpolicy": -1,
-    "endpoint_group": -1,
-    "vpnservice": -1,
-    "ipsec_site_connection": -1,
 }
 
 
@@ -136,7 +131,7 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             type=list_type("DEFAULT", "service_plugins"),
             default=[
                 *("router", "qos", "firewall_v2", "segments", "network_segment_range", "trunk"),
-                *("metering", "log", "bgp", "taas", "tapmirror", "vpnaas"),
+                *("metering", "log", "bgp", "taas", "tapmirror"),
                 *(feature.name for feature in features.installed() if feature.by_default),
             ],
             help="Features, each with resources of its own.",
@@ -162,12 +157,6 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             min=1,
             help="The most addresses of an address group: each is a flow, or several, on every host that has a port whose "
             "rules name the group.",
-        ),
-        cfg.BoolOpt(
-            "resolve_vpn_peer_names",
-            default=False,
-            help="Accept names as peer_address of IPsec site connections, and resolve them by the DNS servers of this "
-            "machine: clients then learn what these answer. Otherwise only addresses are accepted.",
         ),
         cfg.IntOpt(
             "max_allowed_address_pair",

@@ -27,6 +27,7 @@ from neutrino.server.policy.deprecated import by_rule
 from neutrino.server.policy.rule_set import Defaults
 from neutrino.server.services import ResourcePlugin, Services
 from neutrino.server.trace.feature_part import ReadTracePart
+from neutrino.server.uses import FlavorUse, RouterUse, SubnetCheck
 
 GROUP = "neutrino.features"  # of entry points
 NO_FEED = Feed()
@@ -58,6 +59,9 @@ class Feature:
 
     # Objects of the core that it depends on
     ports: Sequence[PortUse] = ()
+    subnets: Sequence[SubnetCheck] = ()
+    routers: Sequence[RouterUse] = ()
+    flavors: Sequence[FlavorUse] = ()
 
     # Hosts
     feed: Feed = NO_FEED

@@ -97,6 +97,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         for name in conf.service_plugins
     }
     core.ports.uses += [use for feature in enabled.values() for use in feature.ports]
+    core.networks.subnet_checks += [check for feature in enabled.values() for check in feature.subnets]
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
     agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
     plugins = [*_built_in(services, agents), *further]
@@ -142,6 +143,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
 def _built_in(services: Services, agents: Agents) -> list[Any]:
     """The plugins of every server, whatever its configuration."""
     conf, db, quotas, registry = services.conf, services.db, services.quotas, services.registry
+    parts = [read for feature in features.installed() for read in feature.trace]
     at_once = max(1, config.api_threads(conf) - 1)  # traces of a worker: they leave a thread for other requests
     return [
         services.core,
@@ -155,7 +157,7 @@ def _built_in(services: Services, agents: Agents) -> list[Any]:
         agents,
         AvailabilityZones(db),
         IpAvailability(db),
-        traces.build(db, registry, [read for one in features.installed() for read in one.trace], at_once),
+        traces.build(db, registry, parts, features.sources().additions["router"], at_once),
     ]
 
 

@@ -116,6 +116,7 @@ class Sources:
 
     kinds: Sequence[ServedKind]  # in message order: an object comes after those that it refers to
     readers: Mapping[str, Reader]  # by source
+    additions: Mapping[str, Additions]  # of features to the records of others, by source
     affects: Sequence[Affects]  # in the order of their use
     statuses: Statuses
 
@@ -124,13 +125,15 @@ def assemble(feeds: Iterable[Feed]) -> Sources:
     feeds = tuple(feeds)
     references = list(chain.from_iterable(feed.references for feed in feeds))
     kinds = _in_message_order(_with_references(feeds, references), references)
+    additions = {kind.source: _additions(feeds, kind.source) for kind in kinds if kind.takes_additions}
     readers = {
-        kind.source: partial(kind.read, additions=_additions(feeds, kind.source)) if kind.takes_additions else kind.read
+        kind.source: partial(kind.read, additions=additions[kind.source]) if kind.takes_additions else kind.read
         for kind in kinds
         if kind.read is not None
     }
     affects = _in_order(list(chain.from_iterable(feed.affects for feed in feeds)))
-    return Sources(kinds, readers, affects, {k: status for feed in feeds for k, status in feed.statuses.items()})
+    statuses = {kind: status for feed in feeds for kind, status in feed.statuses.items()}
+    return Sources(kinds, readers, additions, affects, statuses)
 
 
 def _additions(feeds: Sequence[Feed], source: str) -> Additions:

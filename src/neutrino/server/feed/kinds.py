@@ -198,6 +198,5 @@ TRUNK: Final = Feed(
 METERING: Final = Feed(
     affects=(Affects(records="router", named=("metering_label",), find=metering.metered_routers),),
 )
-VPN: Final = Feed(statuses=dict.fromkeys(("vpnservice", "ipsec_site_connection"), ReportedStatus(UP_OR_DOWN)))
 # Features without a package of their own.
-UNPACKAGED: Final = (ROUTERS, QOS, FIREWALL, LOG, BGP, TAAS, TRUNK, METERING, VPN)
+UNPACKAGED: Final = (ROUTERS, QOS, FIREWALL, LOG, BGP, TAAS, TRUNK, METERING)

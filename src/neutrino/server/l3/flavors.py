@@ -4,7 +4,7 @@ There is one implementation of routers, so a flavor is stored with a router and 
 for clients that set flavors or list providers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,16 +15,17 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources import flavor as resources
-from neutrino.server.api.resources.flavor import L3_ROUTER_NAT, VPN
+from neutrino.server.api.resources.flavor import L3_ROUTER_NAT
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, encode, exists, new_id
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.query import Query
+from neutrino.server.uses import FlavorUse
 from neutrino.server.view_collection import ViewCollection
 
-_c, _sp, _b, _r, _v = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c, t.vpnservices.c
+_c, _sp, _b, _r = t.flavors.c, t.service_profiles.c, t.flavor_service_profiles.c, t.routers.c
 FLAVORS = View(t.flavors, scope=sa.true(), not_found=errors.FlavorNotFound)
 PROFILES = View(t.service_profiles, scope=sa.true(), not_found=errors.ServiceProfileNotFound)
 PROVIDERS = ("single_node", "ha", "dvr", "dvrha")
@@ -49,16 +50,21 @@ class Flavors:
         Extension("service-type", "Neutron Service Type Management", "The providers of services."),
     )
 
-    def __init__(self, db: Database, *, has_vpn: bool = False) -> None:
+    def __init__(self, db: Database, providers: Sequence[FlavorUse], used_by: Sequence[sa.Column[str]]) -> None:
         self.collections = (
-            (resources.FLAVOR, FlavorCollection(db, FLAVORS)),
+            (resources.FLAVOR, FlavorCollection(db, used_by)),
             (resources.SERVICE_PROFILE, ServiceProfiles(db, PROFILES)),
             (resources.FLAVOR_SERVICE_PROFILE, FlavorServiceProfiles(db)),
-            (resources.SERVICE_PROVIDER, ServiceProviders(has_vpn)),
+            (resources.SERVICE_PROVIDER, ServiceProviders(providers)),
         )
 
 
 class FlavorCollection(ViewCollection):
+    def __init__(self, db: Database, used_by: Sequence[sa.Column[str]]) -> None:
+        """`used_by`: the columns that refer to flavors, of routers and of features."""
+        super().__init__(db, FLAVORS)
+        self._used_by = used_by
+
     @retried
     def create(self, context: Context, values: Object) -> Object:
         return _write_flavor(self.db, None, {"id": new_id(), **values})
@@ -67,12 +73,16 @@ class FlavorCollection(ViewCollection):
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             before = FLAVORS.get(connection, key)
-            _check_unused(connection, key)
+            self._check_unused(connection, key)
         return _write_flavor(self.db, before, {**before, **values})
 
     @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
-        _delete(self.db, FLAVORS, key, _check_unused)
+        _delete(self.db, FLAVORS, key, self._check_unused)
+
+    def _check_unused(self, connection: Connection, flavor_id: str) -> None:
+        if any(exists(connection, column == flavor_id) for column in self._used_by):
+            raise errors.FlavorInUse(flavor_id=flavor_id)
 
 
 class ServiceProfiles(ViewCollection):
@@ -132,20 +142,14 @@ class FlavorServiceProfiles:
 
 @dataclass(frozen=True)
 class ServiceProviders:
-    has_vpn: bool = False
+    uses: Sequence[FlavorUse] = ()
 
     def index(self, context: Context, query: Query) -> list[Object]:
         if query.marker is not None:  # all providers are one page, whatever the limit: there is no next one
             return []
         rows = [{"service_type": L3_ROUTER_NAT, "name": name, "default": name == PROVIDERS[0]} for name in PROVIDERS]
-        if self.has_vpn:
-            rows.append({"service_type": VPN, "name": "strongswan", "default": True})
+        rows += [{"service_type": use.service_type, "name": use.provider, "default": True} for use in self.uses]
         return rows if query.fields is None else [{n: row[n] for n in query.fields if n in row} for row in rows]
-
-
-def _check_unused(connection: Connection, flavor_id: str) -> None:
-    if exists(connection, _r.flavor_id == flavor_id) or exists(connection, _v.flavor_id == flavor_id):
-        raise errors.FlavorInUse(flavor_id=flavor_id)
 
 
 def _check_unbound(connection: Connection, profile_id: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from neutrino.model.objects import Object
+from neutrino.server import features
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.pipeline import Notify
 from neutrino.server.api.resources.floatingip import FLOATINGIP, FLOATINGIP_POOL, PORT_FORWARDING
@@ -175,6 +176,9 @@ class RouterPlugin:
 
 def build(services: Services) -> RouterPlugin:
     conf, db, core, quotas = services.conf, services.db, services.core, services.quotas
+    installed = features.installed()
+    uses = [use for feature in installed for use in feature.routers]
+    providers = [use for feature in features.enabled(conf) for use in feature.flavors]
     l3 = build_services(services)
     provider = {
         "provider:network_type": conf.l3_ha_network_type,
@@ -198,8 +202,9 @@ def build(services: Services) -> RouterPlugin:
             "enable_default_route_bfd": conf.enable_default_route_bfd,
             "enable_default_route_ecmp": conf.enable_default_route_ecmp,
         },
+        uses,
     )
-    interfaces = Interfaces(db, l3.ports, l3.scheduler, l3.delegation)
+    interfaces = Interfaces(db, l3.ports, l3.scheduler, l3.delegation, uses)
     _register_hooks(core, interfaces)
     floating_ips = FloatingIps(
         db,
@@ -218,7 +223,8 @@ def build(services: Services) -> RouterPlugin:
         (CONNTRACK_HELPER, ConntrackHelpers(db, _helpers(conf.allowed_conntrack_helpers))),
         (NDP_PROXY, ndp_proxies.NdpProxies(db), RowUpdates(db, ndp_proxies.VIEW)),
     )
-    companions = [Flavors(db, has_vpn="vpnaas" in conf.service_plugins), AutoTopology(db, core, routers, interfaces)]
+    flavored = [t.routers.c.flavor_id, *(use.column for feature in installed for use in feature.flavors)]
+    companions = [Flavors(db, providers, flavored), AutoTopology(db, core, routers, interfaces)]
     return RouterPlugin(
         db, agent_view(services.registry), l3.scheduler, l3.dvr, collections, companions, services.notify, routers
     )

@@ -26,10 +26,6 @@ _RULES = {
         get_trunk update_trunk delete_trunk add_subports remove_subports
         update_firewall_group delete_firewall_group update_firewall_policy delete_firewall_policy
         update_firewall_rule delete_firewall_rule insert_rule remove_rule
-        get_vpnservice update_vpnservice delete_vpnservice get_ikepolicy update_ikepolicy delete_ikepolicy
-        get_ipsecpolicy update_ipsecpolicy delete_ipsecpolicy
-        get_endpoint_group update_endpoint_group delete_endpoint_group
-        get_ipsec_site_connection update_ipsec_site_connection delete_ipsec_site_connection
         create_tap_service get_tap_service update_tap_service delete_tap_service
         create_tap_flow get_tap_flow update_tap_flow delete_tap_flow
     """,
@@ -42,7 +38,6 @@ _RULES = {
         get_policy get_rule_type get_policy_bandwidth_limit_rule get_policy_dscp_marking_rule
         get_policy_minimum_bandwidth_rule get_alias_bandwidth_limit_rule get_alias_dscp_marking_rule
         get_alias_minimum_bandwidth_rule create_firewall_group create_firewall_policy create_firewall_rule
-        create_vpnservice create_ikepolicy create_ipsecpolicy create_endpoint_group create_ipsec_site_connection
     """,
     "rule:admin_or_ext_parent_owner": """
         create_floatingip_port_forwarding get_floatingip_port_forwarding update_floatingip_port_forwarding

@@ -333,13 +333,6 @@ TAAS = {
 }
 
 
-# Readers do not see them: a connection has a secret, its PSK.
-VPN = {
-    rule: check
-    for name in ("ikepolicy", "ipsecpolicy", "endpoint_group", "vpnservice", "ipsec_site_connection")
-    for rule, check in crud(name, ADMIN_OR_MEMBER, ADMIN_OR_MEMBER).items()
-}
-
 # Rules that other rules refer to. All others are for tokens of a project, as in Neutron: a user with the role `admin` on a
 # domain is no administrator of the cloud.
 OF_ANY_TOKEN = frozenset(BASE)
@@ -367,6 +360,5 @@ DEFAULTS = (
     | LOGGING
     | BGP
     | TAAS
-    | VPN
     | HISTORY
 )

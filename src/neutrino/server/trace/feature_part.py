@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.engine import Connection
 
 if TYPE_CHECKING:
+    from neutrino.server.trace.steps.parts import Part
     from neutrino.server.trace.steps.walk import Walk
     from neutrino.server.trace.values import TracedPort
 
@@ -38,6 +39,14 @@ class TracePart:
 
     def received_by_router(self, walk: Walk, network_id: str) -> None:
         """On the switch, where the packet reaches a router."""
+
+    def taken_by_router(self, walk: Walk, part: Part) -> bool:
+        """In a router, from inside: whether it takes the packet instead of routing it. What follows is not known."""
+        return False
+
+    def leaves_centrally(self, walk: Walk, part: Part) -> str:
+        """In a distributed router: what the packets are, this one among them, that leave by its central part; or empty."""
+        return ""
 
     def received_by_port(self, walk: Walk, port: TracedPort) -> None:
         """On the switch, after the firewall of the receiving port."""

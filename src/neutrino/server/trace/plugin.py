@@ -19,6 +19,7 @@ from neutrino.server.hosts.registry import Registry
 from neutrino.server.services import ResourcePlugin
 
 if TYPE_CHECKING:
+    from neutrino.server.feed.declarations import Additions
     from neutrino.server.trace.feature_part import ReadTracePart
     from neutrino.server.trace.tracer import Tracer
 
@@ -49,12 +50,14 @@ class Traces:
         return self.tracer.trace(context, values)
 
 
-def build(db: Database, registry: Registry, parts: Sequence[ReadTracePart], at_once: int) -> ResourcePlugin:
+def build(
+    db: Database, registry: Registry, parts: Sequence[ReadTracePart], additions: Additions, at_once: int
+) -> ResourcePlugin:
     def tracer() -> Tracer:
         from neutrino.server.hosts.queries import HostQueries
         from neutrino.server.trace.host_ask import HostAsk
         from neutrino.server.trace.tracer import Tracer
 
-        return Tracer(db, registry, parts, HostAsk(HostQueries(db, registry)), at_once=at_once)
+        return Tracer(db, registry, parts, additions, HostAsk(HostQueries(db, registry)), at_once=at_once)
 
     return ResourcePlugin(EXTENSIONS, ((TRACE, Traces(tracer)),))

@@ -16,6 +16,7 @@ from neutrino.model import agents as words
 from neutrino.model import state as m
 from neutrino.model.routing import Router
 from neutrino.server.db import tables as t
+from neutrino.server.feed.declarations import NO_ADDITIONS, Additions
 from neutrino.server.feed.readers import l2
 from neutrino.server.feed.readers.firewalls import PORT_GROUP, read_firewall_groups
 from neutrino.server.feed.readers.qos import read_policies
@@ -77,8 +78,13 @@ class _Found:
 
 
 def read_snapshot(
-    connection: Connection, registry: Registry, seeds: Seeds, parts: Sequence[ReadTracePart] = ()
+    connection: Connection,
+    registry: Registry,
+    seeds: Seeds,
+    parts: Sequence[ReadTracePart] = (),
+    additions: Additions = NO_ADDITIONS,
 ) -> Snapshot:
+    """`parts`: of features in a trace; `additions`: of features to routers."""
     found = _Found(set(seeds.port_ids), set(seeds.network_ids), addresses=set(seeds.addresses))
     found.routers |= seeds.router_ids
     found.networks |= read_ids(connection, sa.select(_p.network_id), _p.id, found.ports)
@@ -86,7 +92,7 @@ def read_snapshot(
     floating = _floating_ips(connection, found)
     found.routers |= {fip.router_id for fip in floating.values() if fip.router_id}
     _follow(connection, found)
-    bases = read_bases(connection, sorted(found.routers))
+    bases = read_bases(connection, sorted(found.routers), additions)
     networks = {key: record.network for key, record in l2.read_networks(connection, sorted(found.networks))}
     found.addresses |= {route.nexthop for base, _ in bases.values() for route in base.routes}
     subnets = [subnet for network in networks.values() for subnet in network.subnets]
@@ -100,7 +106,7 @@ def read_snapshot(
     if new:  # the gateway of another router on an external network
         found.routers |= new
         _follow(connection, found)
-        bases = read_bases(connection, sorted(found.routers))
+        bases = read_bases(connection, sorted(found.routers), additions)
         networks = {key: record.network for key, record in l2.read_networks(connection, sorted(found.networks))}
     floating |= _floating_ips(connection, found, of_routers=True)
     routers = _routers(connection, bases)

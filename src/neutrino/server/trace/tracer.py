@@ -19,6 +19,7 @@ from neutrino.model.trace import Cause, Point, PointKind, Verdict
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database
+from neutrino.server.feed.declarations import NO_ADDITIONS, Additions
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_HW, VIF_UNBOUND
 from neutrino.server.trace import visible
@@ -51,6 +52,7 @@ class Tracer:
     db: Database
     registry: Registry
     parts: Sequence[ReadTracePart] = ()  # of features
+    additions: Additions = NO_ADDITIONS  # of features, to routers
     ask: Ask | None = None
     seconds: float = SECONDS
     clock: Callable[[], float] = time.monotonic
@@ -153,7 +155,7 @@ class Tracer:
         for _ in range(ATTEMPTS):
             with self.db.read() as connection:
                 ends = resolve(connection, context, values)
-                snapshot = read_snapshot(connection, self.registry, ends.seeds, self.parts)
+                snapshot = read_snapshot(connection, self.registry, ends.seeds, self.parts, self.additions)
             project = _project(context, ends)
             try:
                 path = compute(snapshot, ends.origin, ends.packet, project_id=project)

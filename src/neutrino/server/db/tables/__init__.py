@@ -74,11 +74,3 @@ from neutrino.server.db.tables.security_groups import (
 )
 from neutrino.server.db.tables.tap_services import tap_flows, tap_mirror_tunnels, tap_mirrors, tap_services
 from neutrino.server.db.tables.trunks import trunk_subports, trunks
-from neutrino.server.db.tables.vpn import (
-    ikepolicies,
-    ipsec_site_connections,
-    ipsecpolicies,
-    vpn_endpoint_groups,
-    vpn_endpoint_subnets,
-    vpnservices,
-)

@@ -30,7 +30,6 @@ from neutrino.server.feed.declarations import NO_ADDITIONS, Additions, Changed
 from neutrino.server.feed.readers.firewalls import ROUTER_PORT_GROUP
 from neutrino.server.feed.readers.metering import read_labels
 from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, one_of, read_ids, read_rows, select, texts
-from neutrino.server.feed.readers.vpn import read_vpn, without_keys
 from neutrino.server.feed.records import PortRecord, RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
 from neutrino.server.l3.routers import port_layout as layout
@@ -243,7 +242,6 @@ def _bases(
         for field, (statement, column, value) in _PARTS.items()
     }
     labels = read_labels(connection, ids)
-    vpn = read_vpn(connection, ids)
     for row in read_rows(connection, _ROUTERS, _r.id, ids):
         own = ports[row.id]
         gateways = {port.id: port for kind, port in own if kind == layout.GATEWAY}
@@ -257,7 +255,6 @@ def _bases(
             routes=_routes.decode(row.routes),
             ha=None,  # set for each host
             metering_labels=labels[row.id],
-            vpn_services=vpn[row.id],
             **{field: tuple(values[row.id]) for field, values in parts.items()},
             **fields(row.id),
         )
@@ -335,7 +332,6 @@ def render_for_hosts(
             direct_prefixes=own,
             port_forwardings=base.port_forwardings if host in central else (),
             centralized=host in central,
-            vpn_services=base.vpn_services if host in central else without_keys(base.vpn_services),
             agent_gateway=gateways.get(host) if own or any(fip.host for fip in floating) else None,
         )
         yield host, router

@@ -24,11 +24,11 @@ from neutrino.server.l3.routers.ndp import check_interface_unused
 from neutrino.server.l3.routers.port_layout import INTERFACES, Address, PortTarget, RouterPort, interface_target
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports
-from neutrino.server.l3.routers.vpn import check_subnet_unused
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.cascade import Release
 from neutrino.server.ml2.operations import NO_EVENT, PendingWrite, Writes
 from neutrino.server.ml2.views import PORTS, SUBNETS, subnets_of
+from neutrino.server.uses import RouterUse
 
 _f, _fw, _a, _r = t.floatingips.c, t.port_forwardings.c, t.ip_allocations.c, t.rbac_policies.c
 _c, _p, _rp = t.routers.c, t.ports.c, t.router_ports.c
@@ -61,6 +61,7 @@ class Interfaces:
     ports: RouterPorts
     scheduler: L3Scheduler
     delegation: PrefixDelegation
+    uses: Sequence[RouterUse] = ()
 
     # --- adding ---------------------------------------------------------------------------------------------------
 
@@ -153,7 +154,8 @@ class Interfaces:
             for address in removed:
                 _check_unused(connection, router, address)
                 check_interface_unused(connection, router_id, address.subnet_id)
-                check_subnet_unused(connection, router_id, address.subnet_id)
+                for use in self.uses:
+                    use.check_interface(connection, router_id, address.subnet_id)
             change = self._remove(connection, ports, found, removed)
             agents = read_agents(connection, router_id)
             others = self.ports.reconcile(connection, router, change.ports, agents)
@@ -195,7 +197,8 @@ class Interfaces:
         for address in (address for port in here for address in port.addresses):
             _check_unused(connection, router, address)
             check_interface_unused(connection, router_id, address.subnet_id)
-            check_subnet_unused(connection, router_id, address.subnet_id)
+            for use in self.uses:
+                use.check_interface(connection, router_id, address.subnet_id)
         writes: Writes = (PendingWrite(NO_EVENT, lambda tx: update_row(tx, t.routers, router, {})),)
         removed = []
         for interface in here:

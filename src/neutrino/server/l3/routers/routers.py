@@ -40,12 +40,12 @@ from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPo
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.l3.routers.router_ports import RouterPorts, read_ports
 from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse, routes_added, routes_removed
-from neutrino.server.l3.routers.vpn import check_router_unused
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Operations, Writes
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.placements import ROUTERS as PLACEMENTS
 from neutrino.server.scheduling.scheduler import PlacementChange
+from neutrino.server.uses import RouterUse
 from neutrino.server.view_collection import one_by_one
 
 LOG = logging.getLogger(__name__)
@@ -64,9 +64,9 @@ class Routers:
     scheduler: L3Scheduler
     ha_networks: HaNetworks
     delegation: PrefixDelegation
-    defaults: Mapping[
-        str, bool
-    ]  # of what a request may leave out: distributed, ha, enable_snat, enable_ndp_proxy, …_ecmp, …_bfd
+    # Of what a request may leave out: distributed, ha, enable_snat, enable_ndp_proxy, …_ecmp, …_bfd.
+    defaults: Mapping[str, bool]
+    uses: Sequence[RouterUse] = ()
 
     @property
     def _gateways(self) -> Gateways:
@@ -193,7 +193,7 @@ class Routers:
         if "external_gateway_info" in values:
             policy = before["gw_qos_policy_id"]
             request = self._gateways.request(connection, context, values["external_gateway_info"], policy)
-            _check_gateway(connection, before, ports, request, after["routes"])
+            _check_gateway(connection, before, ports, request, after["routes"], self.uses)
             after |= request.router_values
         elif "routes" in values:
             addresses = [address for port in ports for address in port.addresses]
@@ -325,7 +325,8 @@ class Routers:
             interfaces = [port.id for port in ports if port.is_interface]
             if interfaces:
                 raise errors.RouterInUse(router_id=key, reason=f"it has ports {', '.join(interfaces[:10])}")
-            check_router_unused(connection, key)
+            for use in self.uses:
+                use.check_release(connection, key)
             for network_id in {port.network_id for port in gateway_ports(before, ports)}:
                 check_unused(connection, key, network_id)
             writes: Writes = ()
@@ -345,13 +346,15 @@ def _check_gateway(
     ports: Sequence[RouterPort],
     request: GatewayRequest,
     routes: Sequence[Mapping[str, str]],
+    uses: Sequence[RouterUse],
 ) -> None:
     """Refuse a change that would break floating IPs or routes, or whose subnets overlap with the router's."""
     inside = [port for port in ports if port.type != GATEWAY]
     if router["gw_network_id"] != request.network_id:
         # Floating IPs are addresses of the old network: without its gateway they are unreachable.
         if router["gw_port_id"] is not None:
-            check_router_unused(connection, router["id"])
+            for use in uses:
+                use.check_release(connection, router["id"])
             check_unused(connection, router["id"], router["gw_network_id"])
         if request.network_id is not None:
             check_overlap(inside, request.subnets)

@@ -18,7 +18,6 @@ from neutrino.server.trace.steps import nat
 from neutrino.server.trace.steps.filters import EGRESS, INGRESS, TCP, firewall_group
 from neutrino.server.trace.steps.parts import SNAT, Part, central_part, check_agent
 from neutrino.server.trace.steps.switching import check_mtu, switch_to
-from neutrino.server.trace.steps.vpn import enters_tunnel, find_connection
 from neutrino.server.trace.steps.walk import Subject, Walk, contains, of_port, of_router, same
 
 METADATA = ("169.254.169.254", "fe80::a9fe:a9fe")
@@ -53,7 +52,7 @@ def cross(walk: Walk, part: Part, entry: RouterInterface | None) -> Onward | Non
         return None
     if entry is not None and not entry.admin_state_up:
         _drop_interface(walk, entry)
-    if entry is not None and not part.local and enters_tunnel(walk, part):
+    if entry is not None and not part.local and any(one.taken_by_router(walk, part) for one in walk.snapshot.parts):
         walk.end_router_id = part.router.id
         return None
     marked = nat.marked_gateway(walk, part, entry)
@@ -163,8 +162,8 @@ def _outward(walk: Walk, part: Part, entry: RouterInterface | None, translated: 
     known = walk.snapshot.hosts.get(part.host)
     reaches = known is not None and known.agent_mode in EXTERNAL_MODES
     is_direct = reaches and any(contains(cidr, walk.packet.source) for cidr in base.direct_prefixes)
-    to_peer = find_connection(walk, part) is not None
-    if (has_fip or is_direct) and part.outside is not None and not to_peer:
+    central_only = next(filter(None, (one.leaves_centrally(walk, part) for one in walk.snapshot.parts)), "")
+    if (has_fip or is_direct) and part.outside is not None and not central_only:
         what = "the floating IP is translated" if has_fip else "its subnet is announced by BGP, and leaves untranslated"
         text = f"{subject.title} is distributed: {what} on host {part.host}."
         public = f"{subject.title} is distributed: {what} on the host of its port."
@@ -180,7 +179,7 @@ def _outward(walk: Walk, part: Part, entry: RouterInterface | None, translated: 
     if port is None:
         text = f"{subject.title} has no SNAT port on the sender's subnet."
         walk.drops("route", subject, Cause.NO_ROUTE, text)
-    which = "packets to VPN peers" if to_peer else "without a floating IP, packets"
+    which = central_only or "without a floating IP, packets"
     walk.changes(
         "dvr",
         subject,

@@ -2,18 +2,18 @@
 
 from sqlalchemy.engine import Connection
 
+from neutrino.features.vpn.collection import VpnCollection
+from neutrino.features.vpn.errors import IKEPolicyInUse, IPsecPolicyInUse, IpsecValidationFailure
+from neutrino.features.vpn.tables import ipsec_site_connections
+from neutrino.features.vpn.views import IKE_POLICIES, IPSEC_POLICIES
 from neutrino.model.objects import Object
-from neutrino.server import errors
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
 from neutrino.server.db.session import Database
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.vpn.collection import VpnCollection
-from neutrino.server.vpn.views import IKE_POLICIES, IPSEC_POLICIES
 
 DEFAULT_LIFETIME = {"units": "seconds", "value": 3600}
-_c = t.ipsec_site_connections.c
+_c = ipsec_site_connections.c
 
 
 class Policies(VpnCollection):
@@ -36,7 +36,7 @@ class IkePolicies(Policies):
 
     def check_delete(self, connection: Connection, before: Object) -> None:
         if exists(connection, _c.ikepolicy_id == before["id"]):
-            raise errors.IKEPolicyInUse(id=before["id"])
+            raise IKEPolicyInUse(id=before["id"])
 
 
 class IpsecPolicies(Policies):
@@ -47,10 +47,10 @@ class IpsecPolicies(Policies):
 
     def check(self, connection: Connection, context: Context, after: Object, before: Object | None) -> None:
         if after["transform_protocol"] == "ah-esp":  # no IKE daemon of Linux negotiates both
-            raise errors.IpsecValidationFailure(resource="IPsec Policy", key="transform_protocol", value="ah-esp")
+            raise IpsecValidationFailure(resource="IPsec Policy", key="transform_protocol", value="ah-esp")
         if before is not None:
             self.check_delete(connection, before)
 
     def check_delete(self, connection: Connection, before: Object) -> None:
         if exists(connection, _c.ipsecpolicy_id == before["id"]):
-            raise errors.IPsecPolicyInUse(id=before["id"])
+            raise IPsecPolicyInUse(id=before["id"])

@@ -3,21 +3,26 @@
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.vpn.collection import VpnCollection
+from neutrino.features.vpn.errors import (
+    EndpointGroupInUse,
+    InvalidEndpointInEndpointGroup,
+    MissingEndpointForEndpointGroup,
+    NonExistingSubnetInEndpointGroup,
+)
+from neutrino.features.vpn.resources import CIDR, SUBNET, parse_cidr
+from neutrino.features.vpn.tables import ipsec_site_connections, vpn_endpoint_subnets
+from neutrino.features.vpn.views import ENDPOINT_GROUPS
 from neutrino.model.objects import Object
-from neutrino.server import errors
 from neutrino.server.api import types
-from neutrino.server.api.resources.vpn import CIDR, SUBNET, parse_cidr
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.views import SUBNETS
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.vpn.collection import VpnCollection
-from neutrino.server.vpn.views import ENDPOINT_GROUPS
 
-_c, _es = t.ipsec_site_connections.c, t.vpn_endpoint_subnets.c
+_c, _es = ipsec_site_connections.c, vpn_endpoint_subnets.c
 
 
 class EndpointGroups(VpnCollection):
@@ -30,7 +35,7 @@ class EndpointGroups(VpnCollection):
         if before is not None:
             return
         if not after["endpoints"]:
-            raise errors.MissingEndpointForEndpointGroup(group=after["name"] or after["type"])
+            raise MissingEndpointForEndpointGroup(group=after["name"] or after["type"])
         _check_unique(after)
         for endpoint in after["endpoints"]:
             if after["type"] == CIDR:
@@ -41,19 +46,19 @@ class EndpointGroups(VpnCollection):
     def check_delete(self, connection: Connection, before: Object) -> None:
         used = sa.or_(_c.local_ep_group_id == before["id"], _c.peer_ep_group_id == before["id"])
         if exists(connection, used):
-            raise errors.EndpointGroupInUse(id=before["id"])
+            raise EndpointGroupInUse(id=before["id"])
 
     def write_related(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
         if after is not None and before is None and after["type"] == SUBNET:
             rows = [{"endpoint_group_id": after["id"], "subnet_id": subnet} for subnet in after["endpoints"]]
-            tx.insert(t.vpn_endpoint_subnets, rows)
+            tx.insert(vpn_endpoint_subnets, rows)
 
 
 def _check_unique(group: Object) -> None:
     seen = set()
     for endpoint in group["endpoints"]:
         if endpoint in seen:
-            raise errors.InvalidEndpointInEndpointGroup(
+            raise InvalidEndpointInEndpointGroup(
                 endpoint=endpoint, group_type=group["type"], why="endpoints have to be unique"
             )
         seen.add(endpoint)
@@ -63,20 +68,11 @@ def _check_cidr(endpoint: str) -> None:
     try:
         parse_cidr(endpoint)
     except types.Invalid:
-        raise errors.InvalidEndpointInEndpointGroup(
-            endpoint=endpoint, group_type=CIDR, why="it is not a valid CIDR"
-        ) from None
+        raise InvalidEndpointInEndpointGroup(endpoint=endpoint, group_type=CIDR, why="it is not a valid CIDR") from None
 
 
 def _check_subnet(connection: Connection, context: Context, endpoint: str) -> None:
     if not types.is_uuid(endpoint):
-        raise errors.InvalidEndpointInEndpointGroup(endpoint=endpoint, group_type=SUBNET, why="it is not a UUID")
+        raise InvalidEndpointInEndpointGroup(endpoint=endpoint, group_type=SUBNET, why="it is not a UUID")
     if SUBNETS.load(connection, endpoint, context.project_id, everyone=context.is_admin) is None:
-        raise errors.NonExistingSubnetInEndpointGroup(subnet=endpoint)
-
-
-def check_subnet_unused(connection: Connection, subnet_id: str) -> None:
-    """Refuse to delete a subnet that is in an endpoint group."""
-    found = connection.execute(sa.select(_es.endpoint_group_id).where(_es.subnet_id == subnet_id).limit(1)).scalar()
-    if found is not None:
-        raise errors.SubnetInUseByEndpointGroup(subnet_id=subnet_id, group_id=found)
+        raise NonExistingSubnetInEndpointGroup(subnet=endpoint)

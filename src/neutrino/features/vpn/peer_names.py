@@ -12,6 +12,7 @@ import socket
 from collections.abc import Iterable
 from concurrent import futures
 
+from neutrino.features.vpn.errors import VPNPeerAddressNotResolved
 from neutrino.server import errors
 from neutrino.server.api import types
 
@@ -60,7 +61,7 @@ class PeerNames:
 
 
 def _unresolved(text: str, why: str = "") -> errors.ApiError:
-    return errors.VPNPeerAddressNotResolved(peer_address=text, why=why)
+    return VPNPeerAddressNotResolved(peer_address=text, why=why)
 
 
 def _canonical(text: str) -> str | None:

@@ -7,19 +7,19 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.model.objects import Object
-from neutrino.server import errors
-from neutrino.server.api import types
-from neutrino.server.api.resources.vpn import CIDR, SUBNET
-from neutrino.server.context import Context
-from neutrino.server.db import tables as t
-from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import Transaction
-from neutrino.server.quota.quotas import Quotas
-from neutrino.server.vpn import checks
-from neutrino.server.vpn.collection import VpnCollection
-from neutrino.server.vpn.peer_names import PeerNames
-from neutrino.server.vpn.services import (
+from neutrino.features.vpn import checks
+from neutrino.features.vpn.collection import VpnCollection
+from neutrino.features.vpn.errors import (
+    ExternalNetworkHasNoSubnet,
+    MixedIPVersionsForIPSecConnection,
+    MixedIPVersionsForIPSecEndpoints,
+    MixedIPVersionsForPeerCidrs,
+    SubnetIsNotConnectedToRouter,
+    WrongEndpointGroupType,
+)
+from neutrino.features.vpn.peer_names import PeerNames
+from neutrino.features.vpn.resources import CIDR, SUBNET
+from neutrino.features.vpn.services import (
     PENDING_CREATE,
     PENDING_UPDATE,
     change_router,
@@ -27,20 +27,35 @@ from neutrino.server.vpn.services import (
     ip_versions,
     is_connected,
 )
-from neutrino.server.vpn.views import CONNECTIONS, ENDPOINT_GROUPS, IKE_POLICIES, IPSEC_POLICIES, SERVICES
+from neutrino.features.vpn.tables import (
+    ikepolicies,
+    ipsec_site_connections,
+    ipsecpolicies,
+    vpn_endpoint_groups,
+    vpn_endpoint_subnets,
+    vpnservices,
+)
+from neutrino.features.vpn.views import CONNECTIONS, ENDPOINT_GROUPS, IKE_POLICIES, IPSEC_POLICIES, SERVICES
+from neutrino.model.objects import Object
+from neutrino.server import errors
+from neutrino.server.api import types
+from neutrino.server.context import Context
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import Transaction
+from neutrino.server.quota.quotas import Quotas
 
-_v, _c = t.vpnservices.c, t.ipsec_site_connections.c
+_v, _c = vpnservices.c, ipsec_site_connections.c
 _NUMBERS = (
     sa.select(_v.router_id, sa.func.count().label("number"))
-    .join(t.ipsec_site_connections, _c.vpnservice_id == _v.id)
+    .join(ipsec_site_connections, _c.vpnservice_id == _v.id)
     .group_by(_v.router_id)
 )
-_es, _g = t.vpn_endpoint_subnets.c, t.vpn_endpoint_groups.c
+_es, _g = vpn_endpoint_subnets.c, vpn_endpoint_groups.c
 _LOCAL_SUBNETS = sa.select(sa.func.count()).where(_es.endpoint_group_id == _c.local_ep_group_id).scalar_subquery()
 _ENDS = (
     sa.select(_v.router_id, _v.subnet_id, _LOCAL_SUBNETS.label("subnets"), _c.peer_cidrs, _g.endpoints)
-    .join(t.ipsec_site_connections, _c.vpnservice_id == _v.id)
-    .outerjoin(t.vpn_endpoint_groups, _g.id == _c.peer_ep_group_id)
+    .join(ipsec_site_connections, _c.vpnservice_id == _v.id)
+    .outerjoin(vpn_endpoint_groups, _g.id == _c.peer_ep_group_id)
 )
 ENDS = ("peer_cidrs", "local_ep_group_id", "peer_ep_group_id")
 # What hosts apply of a connection: a change of another attribute does not make it PENDING.
@@ -89,11 +104,11 @@ class IpsecSiteConnections(VpnCollection):
         if service["subnet_id"] is not None:
             local, peer = ip_versions(connection, [service["subnet_id"]]), after["peer_cidrs"]
             if len(checks.versions(peer)) > 1:
-                raise errors.MixedIPVersionsForPeerCidrs()
+                raise MixedIPVersionsForPeerCidrs()
         else:
             local, peer = _endpoints(connection, context, after, service)
         if set(local.values()) != checks.versions(peer):
-            raise errors.MixedIPVersionsForIPSecConnection()
+            raise MixedIPVersionsForIPSecConnection()
         checks.check_pairs(ike["ike_version"], len(local), len(peer))
         checks.check_dpd(after["dpd"])
         checks.check_mtu(after["mtu"], next(iter(local.values())))
@@ -119,7 +134,7 @@ class IpsecSiteConnections(VpnCollection):
 
 
 def _routers(connections: Iterable[Object]) -> sa.Select[tuple[str]]:
-    used = t.vpnservices.alias("used").c
+    used = vpnservices.alias("used").c
     return sa.select(used.router_id).where(used.id.in_({each["vpnservice_id"] for each in connections}))
 
 
@@ -137,7 +152,7 @@ def _check_pairs(tx: Transaction, written: Iterable[Object]) -> None:
 
 def _use_policies(tx: Transaction, connection: Object) -> None:
     """A new connection uses its policies, which cannot be changed then: a change that was decided before is now stale."""
-    for table, key in ((t.ikepolicies, connection["ikepolicy_id"]), (t.ipsecpolicies, connection["ipsecpolicy_id"])):
+    for table, key in ((ikepolicies, connection["ikepolicy_id"]), (ipsecpolicies, connection["ipsecpolicy_id"])):
         next_one = {"revision_number": table.c.revision_number + 1}
         tx.change(sa.update(table).where(table.c.id == key).values(next_one))
 
@@ -152,15 +167,15 @@ def _endpoints(
             connection, after[f"{side}_ep_group_id"], project=context.project_id, everyone=context.is_admin
         )
         if group["type"] != expected:
-            raise errors.WrongEndpointGroupType(which=group["id"], group_type=group["type"], expected=expected)
+            raise WrongEndpointGroupType(which=group["id"], group_type=group["type"], expected=expected)
         groups[side] = group
     subnets, cidrs = ip_versions(connection, groups["local"]["endpoints"]), groups["peer"]["endpoints"]
     for subnet in subnets:
         if not is_connected(connection, service["router_id"], subnet):
-            raise errors.SubnetIsNotConnectedToRouter(subnet_id=subnet, router_id=service["router_id"])
+            raise SubnetIsNotConnectedToRouter(subnet_id=subnet, router_id=service["router_id"])
     for side, versions in (("local", set(subnets.values())), ("peer", checks.versions(cidrs))):
         if len(versions) > 1:
-            raise errors.MixedIPVersionsForIPSecEndpoints(group=groups[side]["id"])
+            raise MixedIPVersionsForIPSecEndpoints(group=groups[side]["id"])
     return subnets, cidrs
 
 
@@ -168,4 +183,4 @@ def _check_reachable(connection: Object, service: Object) -> None:
     """The gateway needs an address of the peer's IP version."""
     version = types.ip(connection["peer_address"]).version
     if service[f"external_v{version}_ip"] is None:
-        raise errors.ExternalNetworkHasNoSubnet(router_id=service["router_id"], ip_version=f"IPv{version}")
+        raise ExternalNetworkHasNoSubnet(router_id=service["router_id"], ip_version=f"IPv{version}")

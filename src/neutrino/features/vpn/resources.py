@@ -4,7 +4,13 @@ import ipaddress
 import re
 from typing import Any
 
-from neutrino.server import errors
+from neutrino.features.vpn.errors import (
+    IKEPolicyNotFound,
+    IPsecPolicyNotFound,
+    IPsecSiteConnectionNotFound,
+    VPNEndpointGroupNotFound,
+    VPNServiceNotFound,
+)
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
 from neutrino.server.api.resources.common import ID, NAME, PROJECT
@@ -97,7 +103,7 @@ IKE_POLICY = Resource(
     collection="ikepolicies",
     path="vpn/ikepolicies",
     quota=True,
-    not_found=errors.IKEPolicyNotFound,
+    not_found=IKEPolicyNotFound,
     attributes=(
         *_IDENTITY,
         *_CRYPTOGRAPHY,
@@ -111,7 +117,7 @@ IPSEC_POLICY = Resource(
     collection="ipsecpolicies",
     path="vpn/ipsecpolicies",
     quota=True,
-    not_found=errors.IPsecPolicyNotFound,
+    not_found=IPsecPolicyNotFound,
     attributes=(
         *_IDENTITY,
         *_CRYPTOGRAPHY,
@@ -124,7 +130,7 @@ ENDPOINT_GROUP = Resource(
     name="endpoint_group",
     path="vpn/endpoint-groups",
     quota=True,
-    not_found=errors.VPNEndpointGroupNotFound,
+    not_found=VPNEndpointGroupNotFound,
     attributes=(
         Attribute("id", t.Uuid(), filter=True),
         writable("name", t.Name(), default="", filter=True, filter_as=t.Text()),
@@ -139,7 +145,7 @@ VPN_SERVICE = Resource(
     name="vpnservice",
     path="vpn/vpnservices",
     quota=True,
-    not_found=errors.VPNServiceNotFound,
+    not_found=VPNServiceNotFound,
     attributes=(
         *_IDENTITY,
         creatable("router_id", t.Uuid(), default=REQUIRED, searchable=True),
@@ -156,7 +162,7 @@ IPSEC_SITE_CONNECTION = Resource(
     name="ipsec_site_connection",
     path="vpn/ipsec-site-connections",
     quota=True,
-    not_found=errors.IPsecSiteConnectionNotFound,
+    not_found=IPsecSiteConnectionNotFound,
     attributes=(
         *_IDENTITY,
         creatable("vpnservice_id", t.Uuid(), default=REQUIRED, filter=True),

@@ -6,6 +6,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.vpn.collection import VpnCollection
+from neutrino.features.vpn.errors import RouterIsNotExternal, SubnetIsNotConnectedToRouter, VPNServiceInUse
+from neutrino.features.vpn.tables import ipsec_site_connections, vpnservices
+from neutrino.features.vpn.views import SERVICES
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.flavor import VPN
@@ -18,13 +22,11 @@ from neutrino.server.l3.flavors import check_flavor
 from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.port_layout import INTERFACES
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.vpn.collection import VpnCollection
-from neutrino.server.vpn.views import SERVICES
 
 PENDING_CREATE, PENDING_UPDATE = "PENDING_CREATE", "PENDING_UPDATE"  # other statuses are reported by hosts
 # Quotas are unlimited by default, as in Neutron, but a host gets all VPN objects of a router in one message.
 MAX_PER_ROUTER = 500
-_c, _v, _rp = t.ipsec_site_connections.c, t.vpnservices.c, t.router_ports.c
+_c, _v, _rp = ipsec_site_connections.c, vpnservices.c, t.router_ports.c
 _al, _s, _r = t.ip_allocations.c, t.subnets.c, t.routers.c
 _NUMBERS = sa.select(_v.router_id, sa.func.count().label("number")).group_by(_v.router_id)
 
@@ -46,9 +48,9 @@ class VpnServices(VpnCollection):
         router_id, subnet_id = after["router_id"], after["subnet_id"]
         router = router_view.VIEW.get(connection, router_id, context.project_id, everyone=context.is_admin)
         if router["gw_network_id"] is None:
-            raise errors.RouterIsNotExternal(router_id=router_id)
+            raise RouterIsNotExternal(router_id=router_id)
         if subnet_id is not None and not is_connected(connection, router_id, subnet_id):
-            raise errors.SubnetIsNotConnectedToRouter(subnet_id=subnet_id, router_id=router_id)
+            raise SubnetIsNotConnectedToRouter(subnet_id=subnet_id, router_id=router_id)
         if after["flavor_id"] is not None:
             check_flavor(connection, after["flavor_id"], VPN)
         addresses = sorted(fixed["ip_address"] for fixed in router["gateway_ips"])
@@ -57,7 +59,7 @@ class VpnServices(VpnCollection):
 
     def check_delete(self, connection: Connection, before: Object) -> None:
         if exists(connection, _c.vpnservice_id == before["id"]):
-            raise errors.VPNServiceInUse(id=before["id"])
+            raise VPNServiceInUse(id=before["id"])
 
     def write_related(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
         service = after or before

@@ -4,6 +4,14 @@ import ipaddress
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from neutrino.features.vpn.errors import (
+    InvalidEndpointGroup,
+    IPsecSiteConnectionDpdIntervalValueError,
+    IPsecSiteConnectionMtuError,
+    MissingPeerCidrs,
+    MissingRequiredEndpointGroup,
+    PeerCidrsInvalid,
+)
 from neutrino.server import errors
 
 MIN_MTU: Final = {4: 68, 6: 1280}
@@ -20,15 +28,15 @@ def check_endpoints(connection: Mapping[str, Any], service_subnet: str | None) -
     given = [side for side in _GROUPS if connection[f"{side}_ep_group_id"] is not None]
     if service_subnet is not None:
         if not connection["peer_cidrs"]:
-            raise errors.MissingPeerCidrs()
+            raise MissingPeerCidrs()
         if given:
-            raise errors.InvalidEndpointGroup(which=" and ".join(given))
+            raise InvalidEndpointGroup(which=" and ".join(given))
         return
     if connection["peer_cidrs"]:
-        raise errors.PeerCidrsInvalid()
+        raise PeerCidrsInvalid()
     missing = [side for side in _GROUPS if side not in given]
     if missing:
-        raise errors.MissingRequiredEndpointGroup(which=" and ".join(missing))
+        raise MissingRequiredEndpointGroup(which=" and ".join(missing))
 
 
 def versions(cidrs: Collection[str]) -> set[int]:
@@ -51,9 +59,9 @@ def check_pairs(ike_version: str, local: int, peer: int) -> None:
 
 def check_dpd(dpd: Mapping[str, Any]) -> None:
     if dpd["timeout"] <= dpd["interval"]:
-        raise errors.IPsecSiteConnectionDpdIntervalValueError(attr="dpd_timeout")
+        raise IPsecSiteConnectionDpdIntervalValueError(attr="dpd_timeout")
 
 
 def check_mtu(mtu: int, ip_version: int) -> None:
     if mtu and mtu < MIN_MTU[ip_version]:
-        raise errors.IPsecSiteConnectionMtuError(mtu=mtu, version=ip_version)
+        raise IPsecSiteConnectionMtuError(mtu=mtu, version=ip_version)

@@ -4,12 +4,25 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from neutrino.server import errors
+from neutrino.features.vpn.errors import (
+    IKEPolicyNotFound,
+    IPsecPolicyNotFound,
+    IPsecSiteConnectionNotFound,
+    VPNEndpointGroupNotFound,
+    VPNServiceNotFound,
+)
+from neutrino.features.vpn.tables import (
+    ikepolicies,
+    ipsec_site_connections,
+    ipsecpolicies,
+    vpn_endpoint_groups,
+    vpnservices,
+)
 from neutrino.server.db import tables as t
 from neutrino.server.db.view import View
 
 _HIDDEN = ("revision_number",)
-_v, _r, _al, _s = t.vpnservices.c, t.routers.c, t.ip_allocations.c, t.subnets.c
+_v, _r, _al, _s = vpnservices.c, t.routers.c, t.ip_allocations.c, t.subnets.c
 
 
 def gateway_address(ip_version: int) -> sa.ScalarSelect[Any]:
@@ -20,18 +33,18 @@ def gateway_address(ip_version: int) -> sa.ScalarSelect[Any]:
             t.routers.join(t.ip_allocations, _al.port_id == _r.gw_port_id).join(t.subnets, _s.id == _al.subnet_id)
         )
         .where(_r.id == _v.router_id, _s.ip_version == ip_version)
-        .correlate(t.vpnservices)
+        .correlate(vpnservices)
         .scalar_subquery()
     )
 
 
-IKE_POLICIES = View(t.ikepolicies, hidden=_HIDDEN, not_found=errors.IKEPolicyNotFound)
-IPSEC_POLICIES = View(t.ipsecpolicies, hidden=_HIDDEN, not_found=errors.IPsecPolicyNotFound)
-ENDPOINT_GROUPS = View(t.vpn_endpoint_groups, hidden=_HIDDEN, not_found=errors.VPNEndpointGroupNotFound)
+IKE_POLICIES = View(ikepolicies, hidden=_HIDDEN, not_found=IKEPolicyNotFound)
+IPSEC_POLICIES = View(ipsecpolicies, hidden=_HIDDEN, not_found=IPsecPolicyNotFound)
+ENDPOINT_GROUPS = View(vpn_endpoint_groups, hidden=_HIDDEN, not_found=VPNEndpointGroupNotFound)
 SERVICES = View(
-    t.vpnservices,
+    vpnservices,
     computed={"external_v4_ip": gateway_address(4), "external_v6_ip": gateway_address(6)},
     hidden=_HIDDEN,
-    not_found=errors.VPNServiceNotFound,
+    not_found=VPNServiceNotFound,
 )
-CONNECTIONS = View(t.ipsec_site_connections, hidden=_HIDDEN, not_found=errors.IPsecSiteConnectionNotFound)
+CONNECTIONS = View(ipsec_site_connections, hidden=_HIDDEN, not_found=IPsecSiteConnectionNotFound)

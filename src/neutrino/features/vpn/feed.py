@@ -1,22 +1,34 @@
 """Reads the VPN services of routers with their connections. Changes are logged with the router."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.vpn.checks import networks
+from neutrino.features.vpn.resources import BI_DIRECTIONAL
+from neutrino.features.vpn.tables import (
+    ikepolicies,
+    ipsec_site_connections,
+    ipsecpolicies,
+    vpn_endpoint_groups,
+    vpn_endpoint_subnets,
+    vpnservices,
+)
 from neutrino.model.fields import is_peer
+from neutrino.model.routing import Router
 from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection, VpnService
-from neutrino.server.api.resources.vpn import BI_DIRECTIONAL
 from neutrino.server.db import tables as t
+from neutrino.server.feed.declarations import Feed, Part, Placed
 from neutrino.server.feed.readers.rows import Ids, grouped, read_rows, texts
-from neutrino.server.vpn.checks import networks
+from neutrino.server.feed.records import RouterRecord
+from neutrino.server.feed.reports.rules import UP_OR_DOWN, ReportedStatus
 
-_v, _c, _ike, _ipsec = t.vpnservices.c, t.ipsec_site_connections.c, t.ikepolicies.c, t.ipsecpolicies.c
-_g, _es, _s = t.vpn_endpoint_groups.c, t.vpn_endpoint_subnets.c, t.subnets.c
+_v, _c, _ike, _ipsec = vpnservices.c, ipsec_site_connections.c, ikepolicies.c, ipsecpolicies.c
+_g, _es, _s = vpn_endpoint_groups.c, vpn_endpoint_subnets.c, t.subnets.c
 
 
 def _labelled(table: sa.Table, prefix: str) -> Iterable[Any]:
@@ -29,11 +41,11 @@ _SERVICES = (
     .order_by(_v.id)
 )
 _CONNECTIONS = (
-    sa.select(t.ipsec_site_connections, _g.endpoints.label("peer_endpoints"))
-    .add_columns(*_labelled(t.ikepolicies, "ike"), *_labelled(t.ipsecpolicies, "ipsec"))
-    .join(t.ikepolicies, _ike.id == _c.ikepolicy_id)
-    .join(t.ipsecpolicies, _ipsec.id == _c.ipsecpolicy_id)
-    .outerjoin(t.vpn_endpoint_groups, _g.id == _c.peer_ep_group_id)
+    sa.select(ipsec_site_connections, _g.endpoints.label("peer_endpoints"))
+    .add_columns(*_labelled(ikepolicies, "ike"), *_labelled(ipsecpolicies, "ipsec"))
+    .join(ikepolicies, _ike.id == _c.ikepolicy_id)
+    .join(ipsecpolicies, _ipsec.id == _c.ipsecpolicy_id)
+    .outerjoin(vpn_endpoint_groups, _g.id == _c.peer_ep_group_id)
     .order_by(_c.id)
 )
 _LOCAL_CIDRS = sa.select(_es.endpoint_group_id, _s.cidr).join(t.subnets, _s.id == _es.subnet_id).order_by(_s.cidr)
@@ -92,11 +104,34 @@ def _connection(row: Any, service: Any, local: Mapping[str, list[str]]) -> VpnCo
     )
 
 
-def without_keys(services: Iterable[VpnService]) -> tuple[VpnService, ...]:
-    """For hosts that have a part of a distributed router, but not the one that ends its tunnels."""
-    return tuple(
+def _without_keys(router: Router) -> Router:
+    """The router without pre-shared keys, for hosts that have a part of it, but not the one that ends its tunnels."""
+    services = tuple(
         msgspec.structs.replace(
-            each, connections=tuple(msgspec.structs.replace(tunnel, psk="") for tunnel in each.connections)
+            service, connections=tuple(msgspec.structs.replace(tunnel, psk="") for tunnel in service.connections)
         )
-        for each in services
+        for service in router.vpn_services
     )
+    return msgspec.structs.replace(router, vpn_services=services)
+
+
+def read_part(connection: Connection, ids: Ids) -> dict[str, dict[str, tuple[VpnService, ...]]]:
+    return {key: {"vpn_services": services} for key, services in read_vpn(connection, ids).items()}
+
+
+def keep_keys_central(_connection: Connection, _ids: Ids) -> Callable[[RouterRecord, Router], RouterRecord]:
+    """Keys of a distributed router's tunnels are only on the hosts that end them."""
+
+    def place(record: RouterRecord, base: Router) -> RouterRecord:
+        if not base.vpn_services or not base.distributed:
+            return record
+        return {host: router if router.centralized else _without_keys(router) for host, router in record.items()}
+
+    return place
+
+
+FEED = Feed(
+    parts=(Part(of="router", defaults={"vpn_services": ()}, read=read_part),),
+    placed=(Placed(of="router", read=keep_keys_central),),
+    statuses=dict.fromkeys(("vpnservice", "ipsec_site_connection"), ReportedStatus(UP_OR_DOWN)),
+)

@@ -1,0 +1,1 @@
+"""VPN services: IPsec tunnels between routers and other sites (VPNaaS)."""

@@ -1,0 +1,26 @@
+"""How features depend on objects of other features: declared by `Feature`, asked by the feature that has the object."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+SubnetCheck = Callable[[Connection, str], None]  # refuses the deletion of a subnet, by its id
+
+
+@dataclass(frozen=True)
+class RouterUse:
+    """Objects of a feature that need a router."""
+
+    check_release: Callable[[Connection, str], None]  # refuses to delete the router, or to remove its gateway
+    check_interface: Callable[[Connection, str, str], None]  # refuses to remove its interface on a subnet
+
+
+@dataclass(frozen=True)
+class FlavorUse:
+    """Objects of a feature that have a flavor."""
+
+    service_type: str
+    provider: str
+    column: sa.Column[str]  # that refers to flavors
