@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterable, Iterator
 
 from neutrino.dataplane.netlink.api import Item, NetlinkError
-from neutrino.dataplane.netlink.tc import Qdisc, TcItem
 from neutrino.dataplane.netlink.values import (
     MAIN_TABLE,
     Address,
@@ -93,7 +92,6 @@ class FakeStack:
         self.rules: set[Rule] = _kernel_rules()
         self.neighbours: dict[tuple[str, str], Neighbour] = {}
         self.proxies: set[ProxyNeighbour] = set()
-        self.tc: dict[tuple[object, ...], TcItem] = {}
         self.sysctls: dict[str, str] = {}
         self.add(FakeDevice("lo", self, mac="00:00:00:00:00:00", mtu=65536))
 
@@ -106,7 +104,6 @@ class FakeStack:
             neighbours=frozenset(self.neighbours.values()),
             proxies=frozenset(self.proxies),
             sysctls={name: self.sysctls.get(name, "0") for name in sysctls if self._has_setting(name)},
-            tc=frozenset(self.tc.values()),
         )
 
     def get(self, name: str) -> FakeDevice:
@@ -129,7 +126,6 @@ class FakeStack:
         """With what is on it; a rule that names it stays, as in the kernel."""
         self.set_down(device)
         self.addresses = [each for each in self.addresses if each.device != device.name]
-        self.tc = {key: each for key, each in self.tc.items() if each.device != device.name}
         del self.devices[device.name]
         self.sysctls = {name: value for name, value in self.sysctls.items() if f"/{device.name}/" not in name}
 
@@ -166,8 +162,6 @@ class FakeStack:
             case ProxyNeighbour():
                 self.get(new.device)
                 self.proxies.add(new)
-            case _:
-                self._set_tc(new)
 
     def delete_item(self, old: Item) -> None:
         match old:
@@ -181,8 +175,6 @@ class FakeStack:
                 self.neighbours.pop((old.device, old.address), None)
             case ProxyNeighbour():
                 self.proxies.discard(old)
-            case _:
-                self._delete_tc(old)
 
     # --- addresses ---
 
@@ -270,27 +262,6 @@ class FakeStack:
             made.add((each.device, network))
             source, metric = (_ip(each), 0) if each.version == 4 else ("", 256)
             yield route(str(network), each.device, source=source, metric=metric, protocol=KERNEL)
-
-    # --- traffic control ---
-
-    def _set_tc(self, new: TcItem) -> None:
-        self.get(new.device)
-        above = [each for each in self.tc.values() if isinstance(each, Qdisc) and each.device == new.device]
-        if isinstance(new, Qdisc):
-            # A device has one root qdisc and one for ingress: another one takes its place.
-            slot = [each for each in above if (each.handle == 0xFFFF) == (new.handle == 0xFFFF) and each.key != new.key]
-            for each in slot:
-                self._delete_tc(each)
-        elif not any(each.handle == new.handle and each.kind == "htb" for each in above):
-            raise NetlinkError("Invalid argument")
-        self.tc[new.key] = new
-
-    def _delete_tc(self, old: TcItem) -> None:
-        there = self.tc.pop(old.key, None)
-        if isinstance(there, Qdisc):
-            below = [key for key, each in self.tc.items() if (each.device, each.handle) == (old.device, old.handle)]
-            for key in below:
-                del self.tc[key]
 
     # --- settings ---
 

@@ -30,7 +30,6 @@ from neutrino.dataplane.netlink.api import (
 )
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
-from neutrino.dataplane.netlink.tc import Qdisc, htb, htb_class, plan_tc, tbf, u32_filter
 from neutrino.dataplane.netlink.values import (
     HOST,
     MAIN_TABLE,
@@ -471,56 +470,6 @@ def test_proxy_neighbours(link):
     assert link.read().proxies == frozenset()
     with pytest.raises(NetlinkError, match="qx"):
         link.apply(SetItem(proxy_neighbour("qx", "2001:db8::9")))
-
-
-def shape(place, *desired) -> tuple[int, int]:
-    """Plan and apply; a second plan is empty. How many items were deleted and set."""
-    delete, new = plan_tc(desired, place.read().tc)
-    place.apply(*map(DeleteItem, delete), *map(SetItem, new))
-    assert place.read().tc == frozenset(desired)
-    assert plan_tc(desired, place.read().tc) == ((), ())
-    return len(delete), len(new)
-
-
-def test_traffic_control_is_read_back_as_it_was_set(link):
-    assert link.read().tc == frozenset()
-    classes = (
-        htb("qr", default=0x20),
-        htb_class("qr", 0x10, kbit=10_000, ceil_kbit=20_000),
-        htb_class("qr", 0x20, kbit=512),
-    )
-    sorts = (
-        u32_filter("qr", 0x10, priority=5, source="10.0.0.9/32"),
-        u32_filter("qr", 0x10, priority=6, destination="10.1.0.0/16"),
-    )
-    assert shape(link, *classes, *sorts) == (0, 5)
-    # A class is changed in place; a filter that goes is deleted before its class.
-    faster = htb_class("qr", 0x10, kbit=20_000)
-    assert shape(link, classes[0], faster, classes[2], *sorts) == (0, 1)
-    assert shape(link, classes[0], classes[2]) == (3, 0)
-    moved = u32_filter("qr", 0x20, priority=5, source="10.0.0.10/32")
-    assert shape(link, classes[0], classes[2], moved) == (0, 1)
-    assert shape(link, classes[0], classes[2], u32_filter("qr", 0x20, priority=5, source="10.0.0.11/32")) == (1, 1)
-    # Another default class needs another qdisc, which loses its classes: these are set again.
-    assert shape(link, htb("qr", default=0x21), classes[2]) == (1, 2)
-    # Another kind of root qdisc takes the classes and filters along.
-    bucket = tbf("qr", kbit=5_000, burst=32_768, limit=60_000)
-    assert shape(link, bucket, Qdisc("qr", "ingress", 0xFFFF)) == (1, 2)
-    assert shape(link, tbf("qr", kbit=6_000, burst=32_768, limit=60_000), Qdisc("qr", "ingress", 0xFFFF)) == (0, 1)
-    assert shape(link) == (2, 0)
-
-
-def test_a_class_without_its_qdisc_is_refused(link):
-    with pytest.raises(NetlinkError, match="set class qr handle=1 minor=16"):
-        link.apply(SetItem(htb_class("qr", 0x10, kbit=100)))
-    link.apply(DeleteItem(htb("qr")))
-
-
-def test_invalid_filters_and_rates_are_refused():
-    with pytest.raises(ValueError, match="either a source or a destination"):
-        u32_filter("qr", 1, priority=1)
-    with pytest.raises(ValueError, match="not a rate"):
-        tbf("qr", kbit=0, burst=1, limit=1)
 
 
 def test_sysctls_belong_to_a_namespace(place):

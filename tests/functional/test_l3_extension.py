@@ -12,13 +12,12 @@ import pytest
 from oslo_config import cfg
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.names import EXTERNAL, device, router_namespace
+from neutrino.agent.l3.names import router_namespace
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
-from neutrino.dataplane.netlink.api import DeleteItem, Netlink
+from neutrino.dataplane.netlink.api import Netlink
 from neutrino.dataplane.netlink.real import RealNetlink
-from neutrino.dataplane.netlink.tc import tbf
 from neutrino.dataplane.nft.api import Nft, TablePlan
 from neutrino.dataplane.nft.real import RealNft
 from neutrino.dataplane.ovsdb.api import SetBridge
@@ -42,7 +41,6 @@ class RouterHost:
         self.router_id = uuid.uuid4().hex[:8]
         self.namespace = router_namespace(self.router_id)
         self.gateway = msgspec.structs.replace(GATEWAY, id=str(uuid.uuid4()))
-        self.outside = device(EXTERNAL, self.gateway.id)
         self._interface = msgspec.structs.replace(interface(1), id=str(uuid.uuid4()))
         ovsdb = FakeOvsdb()
         ovsdb.apply([SetBridge("br-int")])
@@ -65,10 +63,6 @@ class RouterHost:
     def limits(self) -> frozenset[str]:
         return self.nft.read(self.namespace)["ip neutrino"].elements.get("rate_limits", frozenset())
 
-    def shaped(self) -> int:
-        """How many kbit/s leave by the gateway; 0: any."""
-        return sum(each.rate // 125 for each in self.netlink.read(self.namespace).tc)  # type: ignore[union-attr]
-
 
 @pytest.fixture(params=["fake", "real"])
 def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RouterHost]:
@@ -83,42 +77,38 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RouterHost]
 
 def test_a_contribution_is_added_updated_and_deleted_with_its_floating_ips(host: RouterHost) -> None:
     host.settle()
-    assert (host.limits(), host.shaped()) == (frozenset(), 0)
+    assert host.limits() == frozenset()
     assert "rate_limit" not in host.nft.read(host.namespace)["ip neutrino"].chains
     host.settle(9)
-    assert (host.limits(), host.shaped()) == ({"203.0.113.9 : fip_203_0_113_9"}, 10_000)
+    assert host.limits() == {"203.0.113.9 : fip_203_0_113_9"}
     host.settle(9, 10)
     assert len(host.limits()) == 2
-    assert host.shaped() == 20_000
     host.extension.kbit = 4_000
-    host.settle(9, 10)
-    assert host.shaped() == 8_000
+    assert host.settle(9, 10) == 1, "the limits are replaced"
     host.settle()
-    assert (host.limits(), host.shaped()) == (frozenset(), 0)
+    assert host.limits() == frozenset()
     host.routers.remove(host.router_id)
     assert host.namespace not in host.netlink.namespaces()
 
 
 def test_drift_of_a_contribution_is_planned_and_repaired(host: RouterHost) -> None:
     host.settle(9)
-    shaper = tbf(host.outside, kbit=10_000, burst=65_536, limit=262_144)
-    assert shaper in host.netlink.read(host.namespace).tc
-    host.netlink.apply(host.namespace, [DeleteItem(shaper)])
     host.nft.apply(host.namespace, TablePlan("ip neutrino", delete=True))
     plan = "\n".join(host.routers.find(host.router(9)))
-    assert f"set qdisc {host.outside} kind=tbf rate=1250000" in plan
     assert "replace table ip neutrino: it does not exist" in plan
-    assert host.settle(9) == 2
+    assert host.settle(9) == 1
 
 
 def test_before_synced_a_contribution_is_added_and_nothing_is_removed(host: RouterHost) -> None:
     host.settle(9)
     assert host.routers.apply(host.router(), complete=False).changes == 0
-    assert host.shaped() == 10_000
+    assert len(host.limits()) == 1
     host.settle()
     host.routers.apply(host.router(9), complete=False)
-    assert host.shaped() == 10_000, "what is missing is added"
     assert host.limits() == frozenset(), "a table that exists is not replaced"
+    host.nft.apply(host.namespace, TablePlan("ip neutrino", delete=True))
+    host.routers.apply(host.router(9), complete=False)
+    assert len(host.limits()) == 1, "what is missing is added"
 
 
 def test_the_design_page_shows_this_extension() -> None:

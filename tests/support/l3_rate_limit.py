@@ -1,11 +1,10 @@
-"""A third-party extension of the L3 role: limits the rate of floating IPs and shapes what leaves by the gateway."""
+"""A third-party extension of the L3 role: limits the rate of floating IPs."""
 
 from __future__ import annotations
 
 from oslo_config import cfg
 
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace, RouterResult
-from neutrino.dataplane.netlink.tc import tbf
 from neutrino.dataplane.nft.api import Chain, Hook, Table, nft_set
 
 # Before DNAT (-100), where the destination still is the floating IP. A chain of its own sees every packet, whatever the
@@ -34,8 +33,7 @@ class RateLimit(L3Extension):
             sets=(nft_set("rate_limits", "ipv4_addr : limit", (f"{ip} : {name}" for ip, name in limits.items())),),
             chains=(Chain("rate_limit", ("limit name ip daddr map @rate_limits drop",), HOOK),),
         )
-        shaper = tbf(namespace.outside, kbit=self.kbit * len(addresses), burst=65_536, limit=262_144)
-        return Contribution(tables=(table,), tc=(shaper,))
+        return Contribution(tables=(table,))
 
     def applied(self, result: RouterResult) -> None:
         self.results.append(result)

@@ -18,7 +18,6 @@ from neutrino.agent.l3.names import EXTERNAL, device
 from neutrino.agent.runtime.namespaces import DesiredDevice, Plug
 from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.dataplane.conntrack.api import ConntrackFlush
-from neutrino.dataplane.netlink.tc import TcItem
 from neutrino.dataplane.netlink.values import Address, Neighbour, ProxyNeighbour, Route, Rule
 from neutrino.dataplane.nft.api import Chain, Hook, Table, TableState
 from neutrino.feed.state import StateChange
@@ -109,7 +108,6 @@ class Contribution:
     """What an extension adds to a namespace. What it does not contribute any more is removed; sysctls keep their value."""
 
     tables: tuple[Table, ...] = ()  # parts of the nft tables, by family; chains of one name are joined
-    tc: tuple[TcItem, ...] = ()
     sysctls: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     addresses: tuple[Address, ...] = ()  # with HA only on the active host: keepalived sets them
     host_addresses: tuple[Address, ...] = ()  # with HA on every host

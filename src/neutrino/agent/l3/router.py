@@ -154,7 +154,6 @@ def render(
             device_prefixes=tuple(prefix for each in parts for prefix in each.device_prefixes),
             others_addresses=frozenset(names if ha else ()) - {"lo"},  # keepalived sets addresses on any of them
             others_tables=frozenset(table for each in parts for table in each.others_tables),
-            tc=tuple(item for each in parts for item in each.tc),
             plugs=tuple(sorted((plug for each in parts for plug in each.plugs), key=lambda each: each.name)),
             tables=_tables(namespace.name, [table for each in parts for table in each.tables]),
         ),

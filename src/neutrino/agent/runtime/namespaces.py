@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from types import MappingProxyType
 
 from neutrino.dataplane.netlink.api import Change, DeleteDevice, DeleteItem, SetDevice, SetItem, SetSysctl, SetVeth
-from neutrino.dataplane.netlink.tc import Class, Filter, Qdisc, TcItem, plan_tc
 from neutrino.dataplane.netlink.values import (
     HOST,
     OURS,
@@ -87,7 +86,6 @@ class DesiredNamespace:
     """Devices on which a daemon sets addresses, as keepalived does: undesired ones stay."""
     others_tables: frozenset[int] = frozenset()
     """Routing tables that a daemon fills, as charon does: their routes and rules stay."""
-    tc: tuple[TcItem, ...] = ()
     plugs: tuple[Plug, ...] = ()
     tables: tuple[Table, ...] = ()  # of nft; planned by themselves (`service_namespaces.plan_tables`)
 
@@ -144,7 +142,6 @@ def plan_namespace(desired: DesiredNamespace, actual: NamespaceState, *, complet
         *device_sysctls,  # before the device is up: it would accept router advertisements, for example
         *(SetDevice(each.name, up=each.up) for each, device in found if each.up != device.up),
         *_plan_contents(desired, actual, present.keys(), usable.keys()),
-        *_plan_tc(desired, actual, present.keys(), usable.keys()),
     )
     missing = tuple(each.name for each in wanted if each.name not in usable)
     if not complete:
@@ -166,7 +163,6 @@ def plan_outer_ends(desired: DesiredNamespace, actual: NamespaceState) -> list[S
 def _additions(changes: Iterable[Change], actual: NamespaceState) -> tuple[Change, ...]:
     """The changes that delete and replace nothing."""
     routes = {route.key for route in actual.routes}
-    qdiscs = {each.key for each in actual.tc}
     neighbours = {(each.device, each.address) for each in actual.neighbours}
 
     def adds(change: Change) -> bool:
@@ -179,8 +175,6 @@ def _additions(changes: Iterable[Change], actual: NamespaceState) -> tuple[Chang
                 return route.key not in routes
             case SetItem(Neighbour() as neighbour):
                 return (neighbour.device, neighbour.address) not in neighbours
-            case SetItem(Qdisc() | Class() | Filter() as item):
-                return item.key not in qdiscs
             case _:
                 return True
 
@@ -362,16 +356,3 @@ def _devices_of(route: Route, desired: DesiredNamespace) -> frozenset[str]:
     via = ipaddress.ip_address(route.via)
     reaching = (each.device for each in desired.addresses if via in ipaddress.ip_interface(each.address).network)
     return frozenset((next(reaching, ""),))
-
-
-# --- qdiscs ---
-
-
-def _plan_tc(
-    desired: DesiredNamespace, actual: NamespaceState, present: Set[str], usable: Set[str]
-) -> Iterator[DeleteItem | SetItem]:
-    """A device that is deleted or re-created loses its qdiscs; one that is missing gets them when it exists."""
-    wanted = (each for each in desired.tc if each.device in usable)
-    delete, new = plan_tc(wanted, (each for each in actual.tc if each.device in present))
-    yield from map(DeleteItem, delete)
-    yield from map(SetItem, new)

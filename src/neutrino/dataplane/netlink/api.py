@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from neutrino.dataplane.netlink.tc import TcItem
 from neutrino.dataplane.netlink.values import (
     HOST,
     Address,
@@ -31,7 +30,7 @@ class NetlinkError(Exception):
 
 # --- changes ---
 
-Item = Address | Route | Rule | Neighbour | ProxyNeighbour | TcItem
+Item = Address | Route | Rule | Neighbour | ProxyNeighbour
 
 
 class Change:
@@ -51,7 +50,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class SetItem(Change):
-    """Create an address, route, policy rule, permanent or proxy neighbour, qdisc, class or filter, or change it in place.
+    """Create an address, route, policy rule, permanent or proxy neighbour, or change it in place.
 
     A route replaces the one with the same key.
     """
@@ -61,8 +60,6 @@ class SetItem(Change):
 
 @dataclasses.dataclass(frozen=True)
 class DeleteItem(Change):
-    """A qdisc is deleted with its classes and filters."""
-
     item: Item
 
 

@@ -1,4 +1,4 @@
-"""Addresses, routes, policy rules, neighbours and traffic control by rtnetlink: set, delete and list items of any type.
+"""Addresses, routes, policy rules and neighbours by rtnetlink: set, delete and list items of any type.
 
 The table at the end has what differs between the types. Messages name a device by its index: encoding gets a function that
 finds it, decoding the devices of the namespace by index.
@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from neutrino.dataplane.netlink import constants as linux
 from neutrino.dataplane.netlink import rtnetlink as nl
-from neutrino.dataplane.netlink import tc
 from neutrino.dataplane.netlink.api import Item
 from neutrino.dataplane.netlink.values import (
     IPV6_METRIC,
@@ -38,16 +37,6 @@ _ROUTE = struct.Struct("=BBBBBBBBI")
 _NEXT_HOP = struct.Struct("=HBBi")  # length, flags, weight less one, device index
 _RULE = struct.Struct("=BBBBBxxBI")  # family, lengths of destination and source, tos, table, action, flags
 _NEIGHBOUR = struct.Struct("=BxxxiHBB")  # family, index, state, flags, type
-
-_TC = struct.Struct("=BxxxiIII")  # family, device index, handle, parent, info
-_RATE = struct.Struct("=BBHhHI")  # cell log, link layer, overhead, cell alignment, minimum, bytes a second
-_SELECTOR = struct.Struct("=BBBxHHhhI")  # flags, offset shift, keys, offset mask, offset, two more, hash mask
-_MATCH = struct.Struct("!II")  # mask, value
-_OFFSETS = struct.Struct("=ii")  # offset in the packet, mask of a variable offset
-_ETHERNET = 1  # link layer: with it the kernel needs no table of rates
-_SOURCE_OFFSET, _DESTINATION_OFFSET = 12, 16  # in an IPv4 header
-_IP = socket.htons(0x0800)
-_INGRESS_HANDLE = 0xFFFF
 
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _VERSIONS = {family: version for version, family in _FAMILIES.items()}
@@ -74,27 +63,14 @@ def delete_item(route_socket: nl.NetlinkSocket, item: Item, index: Index) -> Non
         route_socket.do(type_.new + 1, 0, type_.encode(item, index, True))
 
 
-def list_items(route_socket: nl.NetlinkSocket, kind: type[T], devices: Devices, *requests: bytes) -> frozenset[T]:
-    """All items of a type, or those that other requests list."""
+def list_items(route_socket: nl.NetlinkSocket, kind: type[T], devices: Devices) -> frozenset[T]:
     type_ = _TYPES[kind]
     items = (
         type_.decode(content, devices)
-        for request in requests or type_.requests or (bytes(type_.head.size),)
+        for request in type_.requests or (bytes(type_.head.size),)
         for content in route_socket.list(type_.new + 2, request)
     )
     return frozenset(item for item in items if item is not None)
-
-
-def list_tc(route_socket: nl.NetlinkSocket, devices: Devices) -> frozenset[tc.TcItem]:
-    """One dump where no device has a qdisc of ours; classes and filters are asked for below those alone."""
-    qdiscs = list_items(route_socket, tc.Qdisc, devices)
-    found: set[tc.TcItem] = set(qdiscs)
-    indices = {device.name: index for index, device in devices.items()} if qdiscs else {}
-    for qdisc in qdiscs:
-        request = _TC.pack(0, indices[qdisc.device], 0, qdisc.handle << 16, 0)
-        found |= list_items(route_socket, tc.Class, devices, request)
-        found |= list_items(route_socket, tc.Filter, devices, request)
-    return frozenset(found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -291,99 +267,7 @@ def _decode_proxy(content: bytes, devices: Devices) -> ProxyNeighbour | None:
     return ProxyNeighbour(devices[index].name, nl.read_attributes(content, _NEIGHBOUR.size).ip(linux.NDA_DST))
 
 
-# --- traffic control ---
-
-
-def _encode_tc(item: tc.TcItem, index: Index, delete: bool) -> bytes:
-    device, major = index(item.device), item.handle << 16
-    match item:
-        case tc.Qdisc():
-            parent = linux.TC_H_INGRESS if item.handle == _INGRESS_HANDLE else linux.TC_H_ROOT
-            head = _TC.pack(0, device, major, parent, 0)
-            kind, options = item.kind, _qdisc_options(item)
-        case tc.Class():
-            head = _TC.pack(0, device, major | item.minor, major, 0)
-            parameters = struct.pack("=IIIII", item.burst, tc.ticks(1600, item.ceil or 1), 0, 0, 0)  # 1600: one packet
-            kind, options = "htb", nl.attribute(linux.TCA_HTB_PARMS, _spec(item.rate) + _spec(item.ceil) + parameters)
-        case tc.Filter():
-            head = _TC.pack(0, device, 0, major, item.priority << 16 | _IP)
-            kind, options = "u32", nl.number(linux.TCA_U32_CLASSID, major | item.minor) + _selector(item)
-    body = head + nl.text(linux.TCA_KIND, kind)
-    return body if delete or not options else body + nl.nested(linux.TCA_OPTIONS, options)
-
-
-def _qdisc_options(qdisc: tc.Qdisc) -> bytes:
-    match qdisc.kind:
-        case "tbf":
-            parameters = struct.pack("=III", qdisc.limit, qdisc.burst, 0)
-            return nl.attribute(linux.TCA_TBF_PARMS, _spec(qdisc.rate) + bytes(_RATE.size) + parameters)
-        case "htb":
-            # Version 3 of the struct; in its turn a class may send a tenth of its rate.
-            return nl.attribute(linux.TCA_HTB_INIT, struct.pack("=IIIII", 3, 10, qdisc.default, 0, 0))
-    return b""
-
-
-def _spec(rate: int) -> bytes:
-    return _RATE.pack(0, _ETHERNET, 0, -1, 0, rate)
-
-
-def _selector(item: tc.Filter) -> bytes:
-    network = ipaddress.IPv4Network(item.source or item.destination)
-    offset = _SOURCE_OFFSET if item.source else _DESTINATION_OFFSET
-    key = _MATCH.pack(int(network.netmask), int(network.network_address)) + _OFFSETS.pack(offset, 0)
-    return nl.attribute(linux.TCA_U32_SEL, _SELECTOR.pack(linux.TC_U32_TERMINAL, 0, 1, 0, 0, 0, 0, 0) + key)
-
-
-def _decode_qdisc(content: bytes, devices: Devices) -> tc.Qdisc | None:
-    """None for one that the kernel made by itself."""
-    device, (_, _, handle, _, _), kind, options = _decode_tc(content, devices)
-    if not handle >> 16 or not device:
-        return None
-    if kind == "tbf" and linux.TCA_TBF_PARMS in options:
-        parameters = options[linux.TCA_TBF_PARMS]
-        limit, burst, _ = struct.unpack_from("=III", parameters, 2 * _RATE.size)
-        return tc.Qdisc(device, kind, handle >> 16, _RATE.unpack_from(parameters)[-1], burst, limit)
-    default = struct.unpack_from("=I", options[linux.TCA_HTB_INIT], 8)[0] if kind == "htb" else 0
-    return tc.Qdisc(device, kind, handle >> 16, default=default)
-
-
-def _decode_class(content: bytes, devices: Devices) -> tc.Class | None:
-    device, (_, _, handle, _, _), kind, options = _decode_tc(content, devices)
-    if kind != "htb" or linux.TCA_HTB_PARMS not in options:
-        return None
-    parameters = options[linux.TCA_HTB_PARMS]
-    rate, ceil = (_RATE.unpack_from(parameters, offset)[-1] for offset in (0, _RATE.size))
-    burst = struct.unpack_from("=I", parameters, 2 * _RATE.size)[0]
-    return tc.Class(device, handle >> 16, handle & 0xFFFF, rate, ceil, burst)
-
-
-def _decode_filter(content: bytes, devices: Devices) -> tc.Filter | None:
-    """None for the hash tables that the kernel lists with u32 filters. One that we never make matches no address."""
-    device, (_, _, _, parent, info), kind, options = _decode_tc(content, devices)
-    selector = options.get(linux.TCA_U32_SEL, b"")
-    if kind == "u32" and not selector:
-        return None
-    prefixes = {"source": "", "destination": ""}
-    if kind == "u32" and _SELECTOR.unpack_from(selector)[2] == 1:
-        mask, value = _MATCH.unpack_from(selector, _SELECTOR.size)
-        offset, _ = _OFFSETS.unpack_from(selector, _SELECTOR.size + _MATCH.size)
-        name = {_SOURCE_OFFSET: "source", _DESTINATION_OFFSET: "destination"}.get(offset)
-        if name:
-            prefixes[name] = f"{ipaddress.IPv4Address(value)}/{mask.bit_count()}"
-    return tc.Filter(device, parent >> 16, info >> 16, options.number(linux.TCA_U32_CLASSID) & 0xFFFF, **prefixes)
-
-
-def _decode_tc(content: bytes, devices: Devices) -> tuple[str, tuple[int, ...], str, nl.Attributes]:
-    """The device, the head of the message, the kind and its options."""
-    head, found = _TC.unpack_from(content), nl.read_attributes(content, _TC.size)
-    device = devices.get(head[1])
-    return device.name if device else "", head, found.text(linux.TCA_KIND), found.nested(linux.TCA_OPTIONS)
-
-
 # --- all types ---
-
-# EINVAL: the device has another qdisc now, such as the kernel's default.
-_TC_MISSING = (errno.ENOENT, errno.EINVAL)
 
 _TYPES: Mapping[type, _ItemType] = {
     Address: _ItemType(linux.RTM_NEWADDR, _ADDRESS, _encode_address, _decode_address, missing=(errno.EADDRNOTAVAIL,)),
@@ -406,7 +290,4 @@ _TYPES: Mapping[type, _ItemType] = {
         # The kernel lists them only where it is asked for them.
         requests=(_NEIGHBOUR.pack(socket.AF_INET6, 0, 0, linux.NTF_PROXY, 0),),
     ),
-    tc.Qdisc: _ItemType(linux.RTM_NEWQDISC, _TC, _encode_tc, _decode_qdisc, missing=_TC_MISSING),
-    tc.Class: _ItemType(linux.RTM_NEWTCLASS, _TC, _encode_tc, _decode_class, missing=_TC_MISSING),
-    tc.Filter: _ItemType(linux.RTM_NEWTFILTER, _TC, _encode_tc, _decode_filter, missing=_TC_MISSING),
 }

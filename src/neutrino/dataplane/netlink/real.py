@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from neutrino.dataplane.netlink.api import Change, DeleteItem, NetlinkError, SetItem, SetSysctl, check_sysctl
 from neutrino.dataplane.netlink.devices import Devices
-from neutrino.dataplane.netlink.items import delete_item, list_items, list_tc, set_item
+from neutrino.dataplane.netlink.items import delete_item, list_items, set_item
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.rtnetlink import NetlinkSocket
 from neutrino.dataplane.netlink.values import Address, Device, NamespaceState, Neighbour, ProxyNeighbour, Route, Rule
@@ -58,7 +58,6 @@ class RealNetlink:
                     neighbours=list_items(route, Neighbour, by_index),
                     proxies=list_items(route, ProxyNeighbour, by_index),
                     sysctls=values,
-                    tc=list_tc(route, by_index),
                 )
 
     def read_device(self, namespace: str, name: str) -> Device | None:

@@ -86,7 +86,7 @@ def read_attributes(content: bytes, offset: int, *, until: int | None = None) ->
     found, end = Attributes(), len(content)
     while offset + 4 <= end and until not in found:
         length, type_ = _ATTRIBUTE.unpack_from(content, offset)
-        if length < 4:  # not attributes: some qdiscs have a plain struct as their options
+        if length < 4:  # not an attribute: it would never end
             break
         found[type_ & _TYPE_MASK] = content[offset + 4 : offset + length]
         offset += (length + 3) & ~3

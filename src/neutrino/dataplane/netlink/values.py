@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from neutrino.dataplane.netlink.tc import TcItem
-
 HOST = ""
 """The agent's own namespace."""
 
@@ -132,7 +130,6 @@ class NamespaceState:
     neighbours: frozenset[Neighbour] = frozenset()
     proxies: frozenset[ProxyNeighbour] = frozenset()
     sysctls: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
-    tc: frozenset[TcItem] = frozenset()  # qdiscs other than the kernel's defaults, with their classes and filters
 
 
 # --- canonical values: written as the kernel writes them ---
