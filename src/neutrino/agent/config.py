@@ -13,19 +13,24 @@ from oslo_log import log
 from neutrino.agent.bgp import config as bgp
 from neutrino.agent.dhcp import config as dhcp
 from neutrino.agent.guard.decide import CAUSES, CookieRange, parse_cookies
+from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l3 import config as l3
 from neutrino.agent.metadata import config as metadata
 from neutrino.agent.metadata.messages import RateLimit, Timeouts
 from neutrino.agent.runtime.options import options_of
 from neutrino.agent.runtime.supervisor import EXIT, RESPAWN
 from neutrino.configuration import findings
-from neutrino.configuration.neutron_values import list_type, name_type
+from neutrino.configuration.neutron_values import INCLUDED, add_names, list_type, name_type
 from neutrino.errors import RefusedToStart
 from neutrino.metrics.listener import address as metrics_address
 from neutrino.metrics.listener import options as metrics_options
 
 ROLES = ("l2", "dhcp", "l3", "metadata", "bgp")
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
+
+# Neutron lists extensions that are always included here.
+add_names("agent", "extensions", {one.neutron_name: INCLUDED for one in BUILT_IN if one.neutron_name})
+
 
 GLOBAL = [
     cfg.StrOpt(

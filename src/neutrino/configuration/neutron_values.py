@@ -153,10 +153,7 @@ TABLE: dict[tuple[str, str], Names] = {
     # Neutron's L2 and L3 agents both read this option; here it lists the extensions of the L2 role.
     ("agent", "extensions"): Names(
         names=dict.fromkeys(
-            (
-                *("qos", "fip_qos", "gateway_ip_qos", "fwaas_v2", "port_forwarding", "conntrack_helper"),
-                *("ndp_proxy", "log", "local_ip", "taas"),
-            ),
+            (*("fip_qos", "gateway_ip_qos", "port_forwarding", "conntrack_helper", "ndp_proxy"),),
             INCLUDED,
         ),
         missing={

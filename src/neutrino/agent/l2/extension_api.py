@@ -55,6 +55,7 @@ class L2Extension(abc.ABC):
     """A feature of the L2 role. An entry point gives a callable from the configuration to one of these."""
 
     name: ClassVar[str]
+    neutron_name: ClassVar[str] = ""  # of an extension of Neutron's agents that this one is
     kinds: ClassVar[frozenset[str]] = frozenset()  # object kinds of the feed that `desired.objects` must have
     has_table: ClassVar[bool] = False  # whether packets from ports pass a table of its own, `options.extension_table`
     has_ingress_table: ClassVar[bool] = False  # whether packets to ports do, `options.ingress_table`

@@ -50,6 +50,7 @@ _WITH_PORTS = (TCP, UDP, SCTP)  # whose ports conntrack knows
 
 class FirewallGroups(L2Extension):
     name = "firewall groups"
+    neutron_name = "fwaas_v2"
     kinds = frozenset({GROUP})
     has_table = True
     has_ingress_table = True

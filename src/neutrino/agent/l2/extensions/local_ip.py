@@ -42,6 +42,7 @@ class Association(NamedTuple):
 
 class LocalIps(L2Extension):
     name = "local ip"
+    neutron_name = "local_ip"
     has_table = True
     has_ingress_table = True
 

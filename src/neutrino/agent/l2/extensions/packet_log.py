@@ -35,6 +35,7 @@ _BEFORE_OTHERS = 200  # priority
 
 class PacketLogs(L2Extension):
     name = "packet log"
+    neutron_name = "log"
     kinds = frozenset({KIND})
 
     def units(self, desired: Desired) -> Iterator[Unit]:

@@ -35,6 +35,7 @@ class Bandwidth(L2Extension):
     """Bandwidth limits, and DSCP marks, which need no table more."""
 
     name = "qos"
+    neutron_name = "qos"
     kinds = frozenset({KIND})
     has_table = True
     has_ingress_table = True

@@ -48,6 +48,7 @@ class Copy(NamedTuple):
 
 class TapsFromPorts(L2Extension):
     name = "taps from ports"
+    neutron_name = "taas"
     has_table = True
 
     def egress_ports(self, desired: Desired) -> Collection[str]:

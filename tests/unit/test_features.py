@@ -1,0 +1,66 @@
+"""Features: each has one home, and what is derived from their declarations holds for all of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import neutrino
+from neutrino.server import features
+from neutrino.server.db import tables as t
+from neutrino.server.features import Feature
+
+SOURCE = Path(neutrino.__file__).parent
+MOST_FILES = 9  # of a feature with resources, tables, a part of a port, flows on hosts and a step of traces
+INSTALLED = features.installed()
+# Other things of the same name: the option `[ovs] local_ip` of agents, and the problem that names it.
+OPTION = re.compile(r"\[ovs\] local_ip|ovs\.local_ip|options\.local_ip|\"local_ip\"(?=[:),\]])|self\.local_ip")
+
+
+def files_of(pattern: str, ignored: re.Pattern[str], *folders: str) -> list[str]:
+    mention = re.compile(pattern)
+    found = [path for path in SOURCE.rglob("*.py") if mention.search(ignored.sub("", path.read_text()))]
+    return sorted(str(path.relative_to(SOURCE)) for path in found)
+
+
+def test_local_ips_are_in_few_files() -> None:
+    """The files that `ARCHITECTURE.md` lists in "How to add a feature"."""
+    found = files_of(r"local_ips\b|local_ip_association|LocalIp|features\.local_ip|extensions\.local_ip", OPTION)
+    assert len(found) <= MOST_FILES, found
+    page = Path(SOURCE.parents[1], "ARCHITECTURE.md").read_text()
+    listed = page.split("## How to add a feature", 1)[1]
+    assert [path for path in found if path.split("/")[-1] not in listed and "local_ip" not in path] == []
+
+
+@pytest.mark.parametrize("feature", INSTALLED, ids=lambda feature: feature.name)
+def test_a_declaration_agrees_with_itself(feature: Feature) -> None:
+    assert set(feature.quotas) <= t.counted_rows().keys(), "quotas of no table"
+    assert {name for name in feature.requires if name in {one.name for one in INSTALLED}} <= {
+        one.name for one in INSTALLED[: INSTALLED.index(feature)]
+    }
+    assert feature.extensions, "without an alias, clients do not know that it is there"
+
+
+def test_no_two_features_declare_the_same() -> None:
+    for names in (
+        [feature.name for feature in INSTALLED],
+        [alias.alias for feature in INSTALLED for alias in feature.extensions],
+        [rule for feature in INSTALLED for rule in feature.policy],
+        [quota for feature in INSTALLED for quota in feature.quotas],
+        [kind.name for feature in INSTALLED for kind in feature.feed.kinds],
+    ):
+        assert len(names) == len(set(names)), names
+
+
+def test_server_and_core_name_no_feature() -> None:
+    """Neither by import nor by the name of its plugin. The migration has the names of all tables."""
+    packages = "|".join({type(feature).__module__ and _package(feature) for feature in INSTALLED})
+    named = re.compile(rf"neutrino\.features\.(?:{packages})\b")
+    found = [path for path in (SOURCE / "server").rglob("*.py") if named.search(path.read_text())]
+    assert [str(path) for path in found] == []
+
+
+def _package(feature: Feature) -> str:
+    return feature.build.__module__.split(".")[2]
