@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.diagnosis import object_problems
 from neutrino.model.objects import Object
 from neutrino.model.trace import Cause, Exit, HostAnswer, Point, PointKind, Question
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.features import catalogue
 from neutrino.server.main import Server
 from neutrino.server.trace.ask import Ask, AskOnce, NoAnswer
 from neutrino.server.trace.host_ask import HostAsk
@@ -128,6 +130,7 @@ def test_remote_groups_and_rules_are_read(api: Api, server: Server, version: int
     assert verdict(trace(api, source_port_id=client["id"], **values)) == ("delivered", "")
     denied = trace(api, source_port_id=stranger["id"], **values)
     assert verdict(denied) == ("dropped", "security-group-ingress")
+    assert denied["fixes"] == {"security-group-ingress": object_problems.SECURITY_GROUP_INGRESS.fix}
     assert denied["summary"].startswith("The packet is dropped: No ingress rule of security group")
     assert denied["return_verdict"] is None
     other = trace(api, source_port_id=client["id"], **{**values, "destination_port": 80})
@@ -579,7 +582,7 @@ def test_a_trace_is_not_stored(api: Api, server: Server) -> None:
 
 def tracer_of(server: Server, ask: Callable[..., HostAnswer] | None) -> Traces:
     tracer = Tracer(server.db, server.registry, ask=ask, at_once=AT_ONCE)
-    return Traces(lambda: tracer)
+    return Traces(lambda: tracer, catalogue())
 
 
 def values_of(**given: Any) -> Object:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from neutrino.cli.doctor.checks import CHECKS
-from neutrino.diagnosis import host_problems, machine_problems, object_problems, server_problems
+from neutrino.diagnosis.catalogue import AREAS
 from neutrino.diagnosis.problems import Problem
+from neutrino.server.features import installed
 
 PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"
 HEAD = """# Findings of `neutrino doctor`
@@ -39,17 +40,13 @@ TABLE = """
 | finding | severity | meaning | fix |
 |---|---|---|---|
 """
-AREAS = {
-    "Any machine": machine_problems.PROBLEMS,
-    "Servers": server_problems.PROBLEMS,
-    "Hosts": host_problems.PROBLEMS,
-    "Objects and packets": object_problems.PROBLEMS,
-}
 
 
 def render_page() -> str:
     checks = "".join(f"| `{each.name}` | {', '.join(each.applies_to)} | {each.text} |\n" for each in CHECKS)
-    tables = "".join(TABLE.format(title) + "".join(map(_row, problems)) for title, problems in AREAS.items())
+    of_features = [problem for feature in installed() for problem in feature.problems]
+    areas = {**AREAS, "Features": of_features} if of_features else AREAS
+    tables = "".join(TABLE.format(title) + "".join(map(_row, problems)) for title, problems in areas.items())
     return f"{HEAD}{checks}{MIDDLE}{tables}"
 
 

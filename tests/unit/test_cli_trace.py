@@ -12,8 +12,8 @@ from neutrino.cli.errors import CommandError
 from neutrino.cli.main import main
 from neutrino.cli.trace import arguments, command
 from neutrino.cli.trace.render import Style, render
-from neutrino.diagnosis.catalogue import CATALOGUE
 from neutrino.model.trace import Cause
+from neutrino.server.features import catalogue
 
 ID = "5c0fd3b1-1111-4444-8888-00000000000"
 PORTS: list[dict[str, Any]] = [
@@ -192,6 +192,7 @@ TRACE: dict[str, Any] = {
         },
     ],
     "drift": [{"host": "h2", "text": "flow missing"}],
+    "fixes": {"security-group-ingress": "Add an ingress rule."},
     "lag": ["h2 is 3 changes behind"],
     "differences": [],
     "hosts": {"h1": {"position": 4}, "h2": {"error": "timeout"}},
@@ -208,7 +209,7 @@ def test_the_text_names_steps_verdict_cause_and_what_to_do() -> None:
         "  drop   security-group-ingress [security group d?[31mb]: No rule.",
         "verdict: dropped (security-group-ingress)",
         "  No ingress rule of security group db allows TCP port 5432.",
-        "  to do: Add an ingress rule to a security group of the receiving port.",
+        "  to do: Add an ingress rule.",
         "  h2: flow missing",
         "  h2 is 3 changes behind",
         "  h2: timeout",
@@ -232,10 +233,16 @@ def test_the_title_names_what_is_known() -> None:
 
 def test_the_text_of_a_reply() -> None:
     text = render(
-        {**TRACE, "return_verdict": "dropped", "return_cause": "no-route", "return_steps": TRACE["steps"][:1]}
+        {
+            **TRACE,
+            "return_verdict": "dropped",
+            "return_cause": "no-route",
+            "return_steps": TRACE["steps"][:1],
+            "fixes": {**TRACE["fixes"], "no-route": "Add a route."},
+        }
     )
     assert "reply: dropped (no-route)" in text
-    assert "to do: Add an interface, a gateway or an extra route to the router." in text
+    assert "to do: Add a route." in text
 
 
 def test_colours_are_ours_alone() -> None:
@@ -246,4 +253,4 @@ def test_colours_are_ours_alone() -> None:
 
 
 def test_every_cause_is_a_known_problem() -> None:
-    assert set(Cause) - set(CATALOGUE) == {Cause.NONE, Cause.OTHER}
+    assert set(Cause) - set(catalogue()) == {Cause.NONE, Cause.OTHER}

@@ -28,7 +28,6 @@ from neutrino.cli.doctor.command import as_json, render
 from neutrino.cli.doctor.ovsdb_client import NotReachable, plain, select
 from neutrino.cli.doctor.subject import HOST, SERVER, Subject, detect, subjects
 from neutrino.diagnosis import host_problems, machine_problems, server_problems
-from neutrino.diagnosis.catalogue import CATALOGUE
 from neutrino.diagnosis.problems import NOTE, Finding, Problem, combine
 from neutrino.feed.state import State
 from neutrino.model.state import Host, Network, Port, Segment
@@ -37,6 +36,7 @@ from neutrino.server.config import database_url
 from neutrino.server.db import schema
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
+from neutrino.server.features import catalogue
 from tests.support import doctor as support
 from tests.support.doctor import FakeMachine, certificate
 from tests.support.doctor_document import PAGE, render_page
@@ -507,7 +507,7 @@ def test_the_document_has_every_problem() -> None:
 
 
 def test_meanings_are_sentences() -> None:
-    for problem in CATALOGUE.values():
+    for problem in catalogue().values():
         assert problem.meaning[0].isupper(), problem.id
         assert problem.meaning.endswith("."), problem.id
 

@@ -1,11 +1,12 @@
-"""All problems, by their ids. docs/doctor.md is generated from them."""
+"""The areas of the catalogue of problems, by title; docs/doctor.md is generated from them. Features bring further ones."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from neutrino.diagnosis import host_problems, machine_problems, object_problems, server_problems
-from neutrino.diagnosis.problems import Problem, combine
 
-CATALOGUE: Final[Mapping[str, Problem]] = combine(
-    machine_problems.PROBLEMS, server_problems.PROBLEMS, host_problems.PROBLEMS, object_problems.PROBLEMS
-)
+AREAS: Final = {
+    "Any machine": machine_problems.PROBLEMS,
+    "Servers": server_problems.PROBLEMS,
+    "Hosts": host_problems.PROBLEMS,
+    "Objects and packets": object_problems.PROBLEMS,
+}

@@ -17,6 +17,8 @@ from pkgutil import iter_modules
 from oslo_config import cfg
 
 import neutrino.features
+from neutrino.diagnosis.catalogue import AREAS
+from neutrino.diagnosis.problems import Problem, combine
 from neutrino.server.api.definition import Extension
 from neutrino.server.feed.declarations import Feed, Sources, assemble
 from neutrino.server.feed.kinds import CORE, UNPACKAGED
@@ -69,6 +71,7 @@ class Feature:
 
     # Diagnosis
     trace: Sequence[ReadTracePart] = ()
+    problems: Sequence[Problem] = ()  # for the catalogue; the ids of causes are those of a trace
 
 
 @cache
@@ -87,6 +90,12 @@ def enabled(conf: cfg.ConfigOpts) -> list[Feature]:
 def sources() -> Sources:
     """What the feed reads and sends: of the core and all features."""
     return assemble([CORE, *UNPACKAGED, *(feature.feed for feature in installed())])
+
+
+@cache
+def catalogue() -> Mapping[str, Problem]:
+    """All problems by id, of the core and all features."""
+    return combine(*AREAS.values(), *(feature.problems for feature in installed()))
 
 
 def policy_defaults() -> Defaults:

@@ -157,7 +157,9 @@ def _built_in(services: Services, agents: Agents) -> list[Any]:
         agents,
         AvailabilityZones(db),
         IpAvailability(db),
-        traces.build(db, registry, parts, features.sources().additions["router"], at_once),
+        traces.build(
+            db, registry, parts, features.sources().additions["router"], features.catalogue(), at_once=at_once
+        ),
     ]
 
 

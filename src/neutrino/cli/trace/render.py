@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from neutrino.diagnosis.catalogue import CATALOGUE
 from neutrino.model.objects import Values
 
 _COLOURS = {"pass": "32", "drop": "31;1", "change": "36", "info": "2"}
@@ -84,12 +83,9 @@ def _verdict(trace: Values, style: Style) -> list[str]:
     lines = [_sentence("verdict", trace["verdict"], trace.get("cause"), style)]
     if trace.get("summary"):
         lines.append(f"  {printable(trace['summary'])}")
-    causes = [trace.get("cause")]
     if trace.get("return_verdict"):
         lines.append(_sentence("reply", trace["return_verdict"], trace.get("return_cause"), style))
-        causes.append(trace.get("return_cause"))
-    lines += [f"  to do: {CATALOGUE[cause].fix}" for cause in dict.fromkeys(map(str, causes)) if cause in CATALOGUE]
-    return lines
+    return lines + [f"  to do: {printable(fix)}" for fix in (trace.get("fixes") or {}).values()]
 
 
 def _sentence(label: str, verdict: str, cause: str | None, style: Style) -> str:

@@ -6,11 +6,12 @@ What makes traces is loaded with the first one: it takes more than a megabyte, a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from neutrino.model.objects import Values
+from neutrino.diagnosis.problems import Problem
+from neutrino.model.objects import Object, Values
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.trace import TRACE
 from neutrino.server.context import Context
@@ -29,7 +30,10 @@ EXTENSIONS = (Extension("trace", "Packet traces", "Why a packet arrives or not, 
 
 @dataclass(eq=False)
 class Traces:
+    """Builds the tracer for the first trace, and adds the fixes of the causes to its answers."""
+
     build: Callable[[], Tracer]
+    catalogue: Mapping[str, Problem]
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,16 +46,24 @@ class Traces:
                 self._tracer = self.build()
             return self._tracer
 
-    def target(self, context: Context, values: Values) -> dict[str, Any]:
+    def target(self, context: Context, values: Values) -> Object:
         """The project whose trace it is: a member traces from its own ports, or from outside to its own."""
         return {"project_id": self.tracer.owner(context, values)}
 
-    def create(self, context: Context, values: Values) -> dict[str, Any]:
-        return self.tracer.trace(context, values)
+    def create(self, context: Context, values: Values) -> Object:
+        answer = self.tracer.trace(context, values)
+        causes = dict.fromkeys((answer["cause"], answer["return_cause"]))
+        return answer | {"fixes": {cause: self.catalogue[cause].fix for cause in causes if cause in self.catalogue}}
 
 
 def build(
-    db: Database, registry: Registry, parts: Sequence[ReadTracePart], additions: Additions, at_once: int
+    db: Database,
+    registry: Registry,
+    parts: Sequence[ReadTracePart],
+    additions: Additions,
+    catalogue: Mapping[str, Problem],
+    *,
+    at_once: int,
 ) -> ResourcePlugin:
     def tracer() -> Tracer:
         from neutrino.server.hosts.queries import HostQueries
@@ -60,4 +72,4 @@ def build(
 
         return Tracer(db, registry, parts, additions, HostAsk(HostQueries(db, registry)), at_once=at_once)
 
-    return ResourcePlugin(EXTENSIONS, ((TRACE, Traces(tracer)),))
+    return ResourcePlugin(EXTENSIONS, ((TRACE, Traces(tracer, catalogue)),))

@@ -53,6 +53,7 @@ TRACE = Resource(
         Attribute("return_verdict", t.Nullable(_VERDICT)),
         Attribute("return_cause", t.Text()),
         Attribute("return_steps", _LIST),
+        Attribute("fixes", t.AnyObject()),
         Attribute("agreement", t.Nullable(t.Bool())),
         Attribute("differences", _LIST),
         Attribute("drift", _LIST),

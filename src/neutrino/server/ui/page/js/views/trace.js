@@ -153,6 +153,7 @@ export class TraceView {
           'div', {}, h('strong', {}, word),
           trace.cause ? h('code', {}, clean(trace.cause)) : null,
           trace.summary ? h('p', {}, data(trace.summary)) : null,
+          Object.values(trace.fixes ?? {}).map((fix) => h('p', { class: 'fix' }, h('b', {}, 'Fix: '), data(fix))),
         ),
       ),
       trace.agreement === false ? notice(
