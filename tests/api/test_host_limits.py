@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from neutrino.features.taas import taps
 from neutrino.model.objects import Object
 from neutrino.server.host_limits import PER_OBJECT
-from neutrino.server.taas import taps
 from tests.api.client import Api
 from tests.api.test_local_ips import associate, associations
 from tests.api.test_taas import FLOWS, MIRRORS, SERVICES

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.taas.feed import read_taps
+from neutrino.features.taas.status import TapStatus
+from neutrino.features.taas.tables import tap_mirrors
 from neutrino.feed.messages import Status
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
-from neutrino.server.feed.readers.taps import read_taps
-from neutrino.server.feed.reports.tap_status import TapStatus
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
@@ -310,7 +311,6 @@ def test_hosts_do_not_get_a_collector_of_before_the_check(server: Server, api: A
     port = api.port(network)
     bad, good = make_mirror(api, port), make_mirror(api, port, {"OUT": 102})
     with server.db.transaction() as tx:
-        mirrors = t.tap_mirrors.c
-        tx.execute(sa.update(t.tap_mirrors).where(mirrors.id == bad["id"]).values(remote_ip="::ffff:127.0.0.1"))
+        tx.execute(sa.update(tap_mirrors).where(tap_mirrors.c.id == bad["id"]).values(remote_ip="::ffff:127.0.0.1"))
     with server.db.read() as connection:
-        assert [mirror.id for mirror in read_taps(connection, [port["id"]])[port["id"]].mirrors] == [good["id"]]
+        assert [mirror.id for mirror in read_taps(connection, [port["id"]])[port["id"]]["taps"].mirrors] == [good["id"]]

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import neutrino.features
+from neutrino.features.taas.resources import parse_collector
 from neutrino.features.vpn import resources as vpn
 from neutrino.model import fields
-from neutrino.model.addresses import parse_address, parse_interface, parse_network
+from neutrino.model.addresses import parse_address, parse_interface, parse_network, tunnel_address_fault
 from neutrino.server.api import types as t
-from neutrino.server.api.resources import bgp, common, firewall, metering, port, security_group, subnet, taas
-from neutrino.server.feed.reports.rules import tunnel_address
+from neutrino.server.api.resources import bgp, common, firewall, metering, port, security_group, subnet
 from neutrino.server.securitygroups.address_groups import parse_addresses
 
 MAPPED = ("::ffff:127.0.0.1", "::FFFF:7f00:1", "0:0:0:0:0:ffff:a9fe:a9fe", "::ffff:0.0.0.0")
@@ -53,7 +53,7 @@ def pool(text: str) -> Any:
 ADDRESSES: dict[str, Callable[[str], Any]] = {
     "address": t.IpAddress().parse,
     "allocation pool": pool,
-    "collector of a tap mirror": taas.parse_collector,
+    "collector of a tap mirror": parse_collector,
     "next hop": lambda text: common.ROUTE.parse({"destination": "10.0.0.0/24", "nexthop": text}),
     "fixed IP": lambda text: port.parse_fixed_ips([{"ip_address": text}]),
     "BGP peer": bgp.BGP_PEER.by_name["peer_ip"].type.parse,
@@ -95,14 +95,14 @@ def test_ordinary_ones_are_accepted() -> None:
 
 @pytest.mark.parametrize("text", MAPPED)
 def test_hosts_neither_report_nor_send_to_them(text: str) -> None:
-    assert tunnel_address(text)
+    assert tunnel_address_fault(text)
     assert not fields.is_peer(text)
 
 
 def test_texts_of_clients_are_parsed_in_one_place() -> None:
     """Elsewhere in the API, `ipaddress` gets only texts that were parsed before."""
     known = {
-        "resources/taas.py": 1,  # after IpAddress
+        "taas/resources.py": 1,  # after IpAddress
         "vpn/resources.py": 1,  # after Cidr
         "stages/query_string.py": 1,  # a filter, which is compared and stored nowhere
     }

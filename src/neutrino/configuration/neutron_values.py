@@ -71,8 +71,6 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron.services.metering.metering_plugin.MeteringPlugin": "metering",
             "neutron.services.logapi.logging_plugin.LoggingPlugin": "log",
             "neutron_dynamic_routing.services.bgp.bgp_plugin.BgpPlugin": "bgp",
-            "neutron_taas.services.taas.taas_plugin.TaasPlugin": "taas",
-            "neutron_taas.services.taas.tap_mirror_plugin.TapMirrorPlugin": "tapmirror",
             **dict.fromkeys(
                 (
                     *("auto_allocate", "neutron.services.auto_allocate.plugin.Plugin"),

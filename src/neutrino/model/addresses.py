@@ -11,6 +11,7 @@ from typing import Final
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+MAX_SHOWN: Final = 36  # characters of a wrong address in a message
 MAPPED: Final = ipaddress.IPv6Network("::ffff:0:0/96")
 
 
@@ -36,6 +37,19 @@ def parse_interface(text: str) -> Interface:
     """An address with its prefix length. ValueError if it is none."""
     parse_network(text)
     return ipaddress.ip_interface(text)
+
+
+def tunnel_address_fault(text: str | None) -> str:
+    """What is wrong with a tunnel address, to which other hosts send; empty if nothing is, or there is none."""
+    if not text:
+        return ""
+    try:
+        address = parse_address(text)
+    except ValueError:
+        return f"{text[:MAX_SHOWN]!r} is no IP address of one host"
+    if address.is_multicast or address.is_unspecified or address == ipaddress.IPv4Address(2**32 - 1):
+        return f"{address} is not the address of one host"
+    return ""
 
 
 def _check_zone(text: str) -> None:

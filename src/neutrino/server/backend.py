@@ -18,7 +18,6 @@ from neutrino.server.events import nova
 from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, TakeStatus, one_word
-from neutrino.server.feed.reports.tap_status import TapStatus
 from neutrino.server.feed.reports.traffic import Send, TrafficReports
 from neutrino.server.feed.reports.trunk_status import TrunkStatus
 from neutrino.server.hosts.queries import OpenQueries
@@ -82,8 +81,6 @@ def host_reports(backend: Backend, metered: Send = lambda event, payload, host: 
         statuses["firewall_group"] = FirewallStatus(db).take
     if "trunk" in plugins:
         statuses["trunk"] = TrunkStatus(db).take
-    if "taas" in plugins:
-        statuses |= dict.fromkeys(("tap_service", "tap_flow"), TapStatus(db).take)
 
     of_features = [feature.host_reports(services) for feature in features.enabled(services.conf)]
     statuses |= {kind: take for one in of_features for kind, take in one.statuses.items()}

@@ -41,9 +41,6 @@ QUOTAS = {
     "firewall_group": 10,
     "firewall_policy": 10,
     "firewall_rule": 100,
-    "tap_service": -1,
-    "tap_flow": -1,
-    "tap_mirror": -1,
 }
 
 
@@ -131,7 +128,7 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             type=list_type("DEFAULT", "service_plugins"),
             default=[
                 *("router", "qos", "firewall_v2", "segments", "network_segment_range", "trunk"),
-                *("metering", "log", "bgp", "taas", "tapmirror"),
+                *("metering", "log", "bgp"),
                 *(feature.name for feature in features.installed() if feature.by_default),
             ],
             help="Features, each with resources of its own.",

@@ -316,16 +316,6 @@ class TargetResourceNotFound(NotFound): template = "target_id: there is no port 
 class ResourceNotFound(NotFound): template = "resource_id: there is no security group {resource_id}."
 class InvalidResourceConstraint(InvalidInput):
     template = "The {resource} {resource_id} (resource_id) is not one of {target_resource} {target_id} (target_id)."
-# --- tap services -----------------------------------------------------------------------------------------------------
-class TapServiceNotFound(NotFound): template = "There is no tap service {id}."
-class TapFlowNotFound(NotFound): template = "There is no tap flow {id}."
-class TapMirrorNotFound(NotFound): template = "There is no tap mirror {id}."
-class PortDoesNotBelongToTenant(NotAuthorized): template = "Port {port_id} does not belong to project {project_id}."
-class TapServiceNotBelongToTenant(NotAuthorized):
-    template = "Tap service {tap_service_id} does not belong to project {project_id}."
-class TapMirrorToHost(InvalidInput): template = "remote_ip: {remote_ip} is the tunnel address of a host."
-class TapMirrorTunnelConflict(Conflict): template = "A tap mirror uses tunnel id {tunnel_id} already."
-
 # --- QoS ------------------------------------------------------------------------------------------------------------
 class QosPolicyNotFound(NotFound): template = "There is no QoS policy {id}."
 class QosRuleNotFound(NotFound): template = "There is no QoS rule {id}."

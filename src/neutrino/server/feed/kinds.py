@@ -14,7 +14,7 @@ from neutrino.model.routing import Router
 from neutrino.model.state import Network, Port, SecurityGroup
 from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Affects, Feed, Part, Placed, Reference
-from neutrino.server.feed.readers import bgp, firewalls, l2, metering, packet_logs, qos, routers, taps, trunks
+from neutrino.server.feed.readers import bgp, firewalls, l2, metering, packet_logs, qos, routers, trunks
 from neutrino.server.feed.records import TUNNEL_TYPES
 from neutrino.server.feed.reports.rules import DONE_OR_NOT, UP_OR_DOWN, ReportedStatus, prefix
 from neutrino.server.feed.stores import ServedKind
@@ -44,14 +44,6 @@ def _firewall_group(port: Port) -> Iterable[str]:
 
 def _router_firewall_groups(router: Router) -> Iterable[str]:
     return filter(None, (each.firewall_group_id for each in (*router.interfaces, *router.snat_interfaces)))
-
-
-def _tap_flows(port: Port) -> Iterable[str]:
-    """Both hosts of a tap flow need each other's tunnel address, like those of a network."""
-    taps = port.taps
-    if taps is None:
-        return ()
-    return *(flow.id for flow in taps.flows), *(origin.id for origin in taps.origins)
 
 
 def _address_groups(group: SecurityGroup) -> Iterable[str]:
@@ -183,12 +175,6 @@ BGP: Final = Feed(
         Affects(records="router", named=("bgp_speaker",), find=routers.announced_routers),
     ),
 )
-TAAS: Final = Feed(
-    parts=(Part(of="port", defaults={"taps": None}, read=taps.read_part),),
-    references=(Reference("host", "port", _tap_flows),),
-    affects=(Affects(records="port", named=("port",), find=taps.tapped_with),),
-    statuses=dict.fromkeys(("tap_service", "tap_flow"), ReportedStatus(DONE_OR_NOT, frozenset({L2}))),
-)
 TRUNK: Final = Feed(
     parts=(Part(of="port", defaults={}, read=trunks.read_trunks),),
     placed=(Placed(of="port", read=trunks.read_inactive_hosts),),
@@ -199,4 +185,4 @@ METERING: Final = Feed(
     affects=(Affects(records="router", named=("metering_label",), find=metering.metered_routers),),
 )
 # Features without a package of their own.
-UNPACKAGED: Final = (ROUTERS, QOS, FIREWALL, LOG, BGP, TAAS, TRUNK, METERING)
+UNPACKAGED: Final = (ROUTERS, QOS, FIREWALL, LOG, BGP, TRUNK, METERING)

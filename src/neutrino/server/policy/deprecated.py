@@ -26,8 +26,6 @@ _RULES = {
         get_trunk update_trunk delete_trunk add_subports remove_subports
         update_firewall_group delete_firewall_group update_firewall_policy delete_firewall_policy
         update_firewall_rule delete_firewall_rule insert_rule remove_rule
-        create_tap_service get_tap_service update_tap_service delete_tap_service
-        create_tap_flow get_tap_flow update_tap_flow delete_tap_flow
     """,
     "rule:regular_user": """
         create_network create_network:port_security_enabled create_port create_port:device_id update_port:device_id

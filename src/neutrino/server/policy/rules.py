@@ -326,13 +326,6 @@ BGP = {
     **dict.fromkeys(("list_bgp_speaker_on_dragent", "list_dragent_hosting_bgp_speaker"), ADMIN),
 }
 
-TAAS = {
-    **crud("tap_service", ADMIN_OR_MEMBER, ADMIN_OR_MEMBER),
-    **crud("tap_flow", ADMIN_OR_MEMBER, ADMIN_OR_MEMBER),
-    **crud("tap_mirror", ADMIN_OR_MEMBER, ADMIN_OR_READER),
-}
-
-
 # Rules that other rules refer to. All others are for tokens of a project, as in Neutron: a user with the role `admin` on a
 # domain is no administrator of the cloud.
 OF_ANY_TOKEN = frozenset(BASE)
@@ -359,6 +352,5 @@ DEFAULTS = (
     | METERING
     | LOGGING
     | BGP
-    | TAAS
     | HISTORY
 )

@@ -72,5 +72,4 @@ from neutrino.server.db.tables.security_groups import (
     security_groups,
     security_groups_default_statefulness,
 )
-from neutrino.server.db.tables.tap_services import tap_flows, tap_mirror_tunnels, tap_mirrors, tap_services
 from neutrino.server.db.tables.trunks import trunk_subports, trunks

@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
 from neutrino.model import state as m
+from neutrino.model.addresses import tunnel_address_fault
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption, DhcpPort, DnsName
 from neutrino.model.objects import Values
 from neutrino.server.api.resources.common import protocol_number
@@ -31,7 +32,6 @@ from neutrino.server.feed.readers.rows import (
     texts,
 )
 from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, NetworkRecord, PortRecord, migrating
-from neutrino.server.feed.reports.rules import tunnel_address
 from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.ports.binding import EXPIRED
@@ -234,7 +234,7 @@ def read_agents(connection: Connection, ids: Ids) -> Iterator[tuple[str, AgentRe
 def _endpoint(name: str, configurations: dict[str, Any]) -> m.Host | None:
     """The host as a tunnel endpoint. A row may be older than the rules for reports: values that break them are left out."""
     address, types = configurations.get(words.TUNNELING_IP), configurations.get(words.TUNNEL_TYPES)
-    if not address or not isinstance(address, str) or tunnel_address(address):
+    if not address or not isinstance(address, str) or tunnel_address_fault(address):
         return None
     known = types if isinstance(types, list) else []
     return m.Host(

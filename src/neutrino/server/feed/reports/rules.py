@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from neutrino.feed.messages import Answer, HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status, Traffic
 from neutrino.model import roles as role
-from neutrino.model.addresses import parse_address
+from neutrino.model.addresses import tunnel_address_fault
 from neutrino.model.agents import AgentState
 
 MAX_STATES: Final = len(role.AGENT_TYPES)
@@ -236,7 +236,7 @@ def _agent(state: AgentState, host: str, roles: Collection[str]) -> str:
             return f"configurations: {key}: {fault}"
     if len(state.configurations.get("problems", ())) > MAX_ENTRIES:
         return f"configurations: problems: at most {MAX_ENTRIES} entries are allowed"
-    fault = tunnel_address(state.configurations.get("tunneling_ip"))
+    fault = tunnel_address_fault(state.configurations.get("tunneling_ip"))
     return f"configurations: tunneling_ip: {fault}" if fault else ""
 
 
@@ -254,19 +254,6 @@ def _names_in(value: object) -> str:
                 return f"at most {MAX_ENTRIES} entries are allowed"
             parts = [*value, *value.values()] if isinstance(value, dict) else value
             return next(filter(None, map(_names_in, parts)), "")
-    return ""
-
-
-def tunnel_address(value: str | None) -> str:
-    """What is wrong with a tunnel address, to which other hosts send; empty if nothing is."""
-    if not value:
-        return ""
-    try:
-        address = parse_address(value)
-    except ValueError:
-        return f"{value[:MAX_ID]!r} is no IP address of one host"
-    if address.is_multicast or address.is_unspecified or address == ipaddress.IPv4Address(2**32 - 1):
-        return f"{address} is not the address of one host"
     return ""
 
 
