@@ -62,7 +62,7 @@ class ServerProcess:
 
     def _run(self) -> None:
         self._try(self.remove_ended)
-        self.db.release()  # on SQLite a connection takes 300 kB
+        self.db.release()  # a connection less at the database server
         while not self._stop.is_set():
             self._try(self.write)
             self._stop.wait(INTERVAL)
