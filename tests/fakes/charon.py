@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from neutrino.dataplane.vici.protocol import Packet, Type, decode, encode
+from neutrino.dataplane.protocols.vici.protocol import Packet, Type, decode, encode
 
 
 class FakeCharon:

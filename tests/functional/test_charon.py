@@ -17,8 +17,8 @@ import pytest
 
 from neutrino.agent.l3.services.charon.plan import installed
 from neutrino.agent.l3.services.charon.render import Loaded, connections, render_charon
-from neutrino.dataplane.vici.client import Vici
-from neutrino.dataplane.vici.protocol import Refused, ViciError
+from neutrino.dataplane.protocols.vici.client import Vici
+from neutrino.dataplane.protocols.vici.protocol import Refused, ViciError
 from neutrino.features.vpn.resources import AUTH_ALGORITHMS, ENCRYPTION_ALGORITHMS, PFS_GROUPS
 from neutrino.lab.timing import Deadline
 from neutrino.model.routing import Router

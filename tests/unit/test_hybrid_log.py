@@ -17,7 +17,7 @@ from neutrino.agent.l2.hybrid.render import FALLBACK, LOG_CHAINS, port_chain
 from neutrino.agent.l2.logged_packets import LoggedPorts
 from neutrino.agent.l2.packet_logger import NETWORK_LOG, PacketLogger
 from neutrino.agent.runtime.switch import SwitchStarts
-from neutrino.dataplane.nflog import LoggedPacket, configuration, parse
+from neutrino.dataplane.protocols.nflog import LoggedPacket, configuration, parse
 from neutrino.model.packet_log import PacketLog
 from tests.fakes.conntrack import FakeKernelConntrack
 from tests.fakes.iptables import FakeIptables

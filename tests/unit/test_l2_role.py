@@ -20,8 +20,8 @@ from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
 from neutrino.agent.l2.role import L2Role
 from neutrino.agent.runtime.context import Intervals, PortHolds
 from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError, PacketCount
-from neutrino.dataplane.openflow.packet_in import PacketIn, PacketIns
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetPort
+from neutrino.dataplane.protocols.packet_in import PacketIn, PacketIns
 from neutrino.model import agents
 from neutrino.model.firewall import FirewallGroup
 from tests.support.l2 import mac, network, port

@@ -19,7 +19,7 @@ from neutrino.agent.l2.extension_api import cookie_of
 from neutrino.agent.l2.logged_packets import LoggedPorts, decode
 from neutrino.agent.l2.packet_logger import NETWORK_LOG, PacketLogger, network_log
 from neutrino.agent.runtime.switch import SwitchStarts
-from neutrino.dataplane.openflow.packet_in import PacketIn, RejectedMessage, parse
+from neutrino.dataplane.protocols.packet_in import PacketIn, RejectedMessage, parse
 from neutrino.model.packet_log import PacketLog
 from tests.support.l2 import Cloud, group, mac, network, port, rule
 

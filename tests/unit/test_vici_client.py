@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.dataplane.vici.client import Vici
-from neutrino.dataplane.vici.protocol import Packet, Type, ViciError, decode, encode
+from neutrino.dataplane.protocols.vici.client import Vici
+from neutrino.dataplane.protocols.vici.protocol import Packet, Type, ViciError, decode, encode
 
 
 def test_the_answer_to_a_cancelled_command_is_not_taken_for_that_of_the_next(tmp_path: Path) -> None:

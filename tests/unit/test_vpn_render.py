@@ -13,7 +13,7 @@ from neutrino.agent.l3.extensions.distributed import snat_table
 from neutrino.agent.l3.services.charon.plan import installed, plan, statuses, to_initiate
 from neutrino.agent.l3.services.charon.render import connections, ike_proposal, ipsec_proposal, render_charon, served
 from neutrino.dataplane.nft.api import Table
-from neutrino.dataplane.vici.protocol import Packet, Type, ViciError, decode, encode
+from neutrino.dataplane.protocols.vici.protocol import Packet, Type, ViciError, decode, encode
 from neutrino.features.vpn.resources import AUTH_ALGORITHMS, ENCRYPTION_ALGORITHMS, PFS_GROUPS
 from neutrino.model.routing import Router
 from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection, VpnService

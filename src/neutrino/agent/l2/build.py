@@ -25,10 +25,10 @@ from neutrino.dataplane.iptables.real import RealIptables
 from neutrino.dataplane.netlink.api import Netlink, NetlinkError
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import HOST
-from neutrino.dataplane.nflog import Nflog
-from neutrino.dataplane.openflow.packet_in import PacketIns
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.openflow.watch import OvsWatch
+from neutrino.dataplane.protocols.nflog import Nflog
+from neutrino.dataplane.protocols.packet_in import PacketIns
 from neutrino.errors import RefusedToStart
 from neutrino.model import agents
 

@@ -18,7 +18,7 @@ from neutrino.agent.l2.extensions.packet_log import logs_by_port
 from neutrino.agent.l2.hybrid.render import port_device
 from neutrino.agent.trace.group_rules import allowing_any
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
-from neutrino.dataplane.openflow.packet_in import PacketIn
+from neutrino.dataplane.protocols.packet_in import PacketIn
 from neutrino.model.packet_log import ACCEPT, DROP, PacketLog
 from neutrino.model.state import Port
 from neutrino.model.trace import Packet

@@ -17,8 +17,8 @@ from neutrino.agent.l2.desired import Desired
 from neutrino.agent.l2.extensions.packet_log import logs_by_port
 from neutrino.agent.l2.logged_packets import LoggedPorts
 from neutrino.agent.l2.pipeline import TRANSIENT
-from neutrino.dataplane.nflog import LoggedPacket, Nflog
-from neutrino.dataplane.openflow.packet_in import PacketIn, PacketIns, RejectedMessage
+from neutrino.dataplane.protocols.nflog import LoggedPacket, Nflog
+from neutrino.dataplane.protocols.packet_in import PacketIn, PacketIns, RejectedMessage
 
 LOG = logging.getLogger(__name__)
 NETWORK_LOG = "neutrino.network_log"  # the logger

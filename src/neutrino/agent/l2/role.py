@@ -29,9 +29,9 @@ from neutrino.agent.runtime.role import Drift, ObjectStatus, RoleFeed, StatusRep
 from neutrino.agent.runtime.switch import FIRST_RETRY, LONGEST_RETRY, SwitchStarts, subscribe, wait_connected
 from neutrino.agent.runtime.thread_lock import ThreadLock
 from neutrino.dataplane.openflow.api import OpenFlowError
-from neutrino.dataplane.openflow.packet_in import PacketIn
 from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, Snapshot
+from neutrino.dataplane.protocols.packet_in import PacketIn
 from neutrino.feed.state import StateChange
 from neutrino.metrics import catalog
 from neutrino.model import agents, state

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from neutrino import private
 from neutrino.cli.child_process import end_with_parent
-from neutrino.dataplane.openflow.unixctl import ControlError, control_connection
+from neutrino.dataplane.protocols.unixctl import ControlError, control_connection
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts.namespaces import command
 from neutrino.lab.hosts.ovs import MANAGER_REMOTE, THREADS, create_database

@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterable, Iterator
 
 from neutrino.dataplane.conntrack import api
 from neutrino.dataplane.netlink.api import NetlinkError
-from neutrino.dataplane.netlink.constants import NETLINK_NETFILTER
 from neutrino.dataplane.netlink.namespaces import Namespaces
-from neutrino.dataplane.netlink.rtnetlink import NetlinkSocket, attribute, ip, nested, tolerated
 from neutrino.dataplane.netlink.values import HOST
 from neutrino.dataplane.program import ProgramError, run_program
+from neutrino.dataplane.protocols.linux import NETLINK_NETFILTER
+from neutrino.dataplane.protocols.rtnetlink import NetlinkSocket, attribute, ip, nested, tolerated
 
 _NEW, _DELETE = 0x100, 0x102  # IPCTNL_MSG_CT_NEW and _DELETE of NFNL_SUBSYS_CTNETLINK; a new one that exists is updated
 _TUPLE_ORIG, _MARK, _ZONE = 1, 8, 18

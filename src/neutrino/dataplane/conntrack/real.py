@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from neutrino.dataplane.conntrack import api
-from neutrino.dataplane.openflow.unixctl import ControlConnection, ControlError, control_connection
+from neutrino.dataplane.protocols.unixctl import ControlConnection, ControlError, control_connection
 
 _NUMBERS = {"icmp": 1, "igmp": 2, "tcp": 6, "udp": 17, "dccp": 33, "icmpv6": 58, "sctp": 132, "udplite": 136}
 _PORTS = (api.TCP, api.UDP, api.SCTP)

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from neutrino.dataplane.inspection import api
-from neutrino.dataplane.netlink import constants as linux
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
-from neutrino.dataplane.netlink.rtnetlink import NetlinkSocket, attribute, ip, number, read_attributes, text
 from neutrino.dataplane.openflow.trace import SwitchPort, parse_ports
-from neutrino.dataplane.openflow.unixctl import ControlError, control_connection
 from neutrino.dataplane.program import ProgramError, run_program
+from neutrino.dataplane.protocols import linux
+from neutrino.dataplane.protocols.rtnetlink import NetlinkSocket, attribute, ip, number, read_attributes, text
+from neutrino.dataplane.protocols.unixctl import ControlError, control_connection
 
 _SECONDS: Final = 10.0  # for a command of the switch
 _ROUTE = struct.Struct("=BBBBBBBBI")  # family, lengths of destination and source, tos, table, protocol, scope, type

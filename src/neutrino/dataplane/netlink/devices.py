@@ -8,11 +8,11 @@ import socket
 import struct
 from collections.abc import Iterator
 
-from neutrino.dataplane.netlink import constants as linux
-from neutrino.dataplane.netlink import rtnetlink as nl
 from neutrino.dataplane.netlink.api import Change, DeleteDevice, MoveDevice, NetlinkError, SetDevice, SetVeth
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.values import HOST, Device
+from neutrino.dataplane.protocols import linux
+from neutrino.dataplane.protocols import rtnetlink as nl
 
 _LINK = struct.Struct("=BxHiII")  # family, hardware type, index, flags, mask of flags
 # Without the interface counters, which are the largest part of a message about a device and are not used.

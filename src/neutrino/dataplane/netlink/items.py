@@ -12,8 +12,6 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from neutrino.dataplane.netlink import constants as linux
-from neutrino.dataplane.netlink import rtnetlink as nl
 from neutrino.dataplane.netlink.api import Item
 from neutrino.dataplane.netlink.values import (
     IPV6_METRIC,
@@ -25,6 +23,8 @@ from neutrino.dataplane.netlink.values import (
     Route,
     Rule,
 )
+from neutrino.dataplane.protocols import linux
+from neutrino.dataplane.protocols import rtnetlink as nl
 from neutrino.model.link_local import link_local
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from neutrino.dataplane.netlink.api import Change, DeleteItem, NetlinkError, Set
 from neutrino.dataplane.netlink.devices import Devices
 from neutrino.dataplane.netlink.items import delete_item, list_items, set_item
 from neutrino.dataplane.netlink.namespaces import Namespaces
-from neutrino.dataplane.netlink.rtnetlink import NetlinkSocket
 from neutrino.dataplane.netlink.values import Address, Device, NamespaceState, Neighbour, ProxyNeighbour, Route, Rule
+from neutrino.dataplane.protocols.rtnetlink import NetlinkSocket
 
 _RAW = socket.SOCK_RAW | socket.SOCK_CLOEXEC
 _ETH_ARP, _ETH_IPV6 = 0x0806, 0x86DD

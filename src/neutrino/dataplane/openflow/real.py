@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from neutrino.dataplane.openflow import api, meters
-from neutrino.dataplane.openflow.unixctl import ControlError, control_connection
 from neutrino.dataplane.program import ProgramError, run_program
+from neutrino.dataplane.protocols.unixctl import ControlError, control_connection
 
 # The first version with bundles. One version for all commands: dumps of another version spell flows differently.
 _VERSION = "OpenFlow14"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from neutrino.dataplane.openflow.unixctl import ControlError, control_connection
+from neutrino.dataplane.protocols.unixctl import ControlError, control_connection
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.namespaces import command, host_command, host_file, in_host, ip_batch, write_sysctls

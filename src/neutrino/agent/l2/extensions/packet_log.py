@@ -1,6 +1,6 @@
 """Logs of security groups: copies of packets that the native firewall accepts or drops go to the agent.
 
-A copy is a packet-in for our controller id: only the connection of `dataplane/openflow/packet_in.py` gets it; while the
+A copy is a packet-in for our controller id: only the connection of `dataplane/protocols/packet_in.py` gets it; while the
 agent is down, it is dropped. The agent finds the port by the flow's cookie, and what happened by its table:
 
     ACCEPT_OR_INGRESS   accepted from a port: the first packets of a connection, before the receiver's firewall

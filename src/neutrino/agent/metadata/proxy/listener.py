@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from neutrino.agent.metadata.messages import METADATA_IPV6, WELL_KNOWN_PORT, Listener, Sources
 from neutrino.agent.metadata.proxy.connections import READ_BYTES
 from neutrino.agent.metadata.proxy.http_proxy import Client, HttpProxy
-from neutrino.dataplane.netlink import constants as linux
-from neutrino.dataplane.netlink.rtnetlink import attribute, read_attributes
+from neutrino.dataplane.protocols import linux
+from neutrino.dataplane.protocols.rtnetlink import attribute, read_attributes
 
 LOG = logging.getLogger(__name__)
 MAX_ACCEPTS = 64  # before other tasks get their turn

@@ -37,8 +37,8 @@ from neutrino.agent.l3.services.charon.render import SOCKET, Loaded, connection_
 from neutrino.agent.runtime.role import RoleFeed
 from neutrino.agent.runtime.supervisor import Service, Supervisor
 from neutrino.dataplane.process.api import Daemon, ProcessError
-from neutrino.dataplane.vici.client import Vici
-from neutrino.dataplane.vici.protocol import Message, Refused, ViciError
+from neutrino.dataplane.protocols.vici.client import Vici
+from neutrino.dataplane.protocols.vici.protocol import Message, Refused, ViciError
 from neutrino.model.routing import Router
 from neutrino.model.vpn import VpnConnection
 

@@ -7,7 +7,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from neutrino.dataplane.vici.protocol import MAX_PACKET, Message, Packet, Refused, Type, ViciError, decode, encode
+from neutrino.dataplane.protocols.vici.protocol import (
+    MAX_PACKET,
+    Message,
+    Packet,
+    Refused,
+    Type,
+    ViciError,
+    decode,
+    encode,
+)
 
 CONNECT_SECONDS = 20.0  # charon opens its socket a moment after its start
 POLL_SECONDS = 0.05

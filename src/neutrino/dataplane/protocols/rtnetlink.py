@@ -13,7 +13,7 @@ import struct
 import sys
 from collections.abc import Iterator
 
-from neutrino.dataplane.netlink import constants as linux
+from neutrino.dataplane.protocols import linux
 
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ATTRIBUTE = struct.Struct("=HH")  # length, type
