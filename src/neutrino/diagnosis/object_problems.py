@@ -139,11 +139,6 @@ NO_NDP_PROXY = Problem(
     "The router has NDP proxies, and none is for the port's address.",
     "Create an NDP proxy for the port's address, or disable enable_ndp_proxy of the router.",
 )
-VPN_DOWN = Problem(
-    "vpn-down",
-    "The VPN connection to the destination has no tunnel, and nothing is sent in clear.",
-    "openstack vpn ipsec site connection show has its status; the log of charon is on the gateway's host.",
-)
 TTL_EXPIRED = Problem("ttl-expired", "The routes form a loop.", "Check extra routes of the routers on the path.")
 
 PROBLEMS: Final = declared(globals())

@@ -2,6 +2,7 @@
 
 from oslo_config import cfg
 
+from neutrino.diagnosis.problems import Problem
 from neutrino.features.vpn import resources, tables, uses
 from neutrino.features.vpn.connections import IpsecSiteConnections
 from neutrino.features.vpn.endpoint_groups import EndpointGroups
@@ -79,5 +80,12 @@ FEATURES = (
         feed=FEED,
         host_reports=host_reports,
         trace=(read_part,),
+        problems=(
+            Problem(
+                "vpn-down",
+                "The VPN connection to the destination has no tunnel, and nothing is sent in clear.",
+                "openstack vpn ipsec site connection show has its status; the log of charon is on the gateway's host.",
+            ),
+        ),
     ),
 )
