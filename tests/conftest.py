@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
-from tests.order import Recorder, known_durations, ordered
+from tests.order import Recorder, known_durations, ordered, unit_of_work
 from tests.support.browser import Browser
 from tests.support.databases import create_schema
 from tests.support.isolation import isolate, link_to_hub
@@ -72,7 +73,17 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items[:] = ordered(items, Path(__file__).parent, known_durations())
+    items[:] = ordered(items, known_durations())
+
+
+class Scheduling(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of_work(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def running(kind: type[Server], request: pytest.FixtureRequest) -> Iterator[Server]:

@@ -1,4 +1,4 @@
-"""The order in which files of tests run: the longest first, those that wait beside those that compute.
+"""The order in which units of tests, mostly files, run: the longest first, those that wait beside those that compute.
 
 A lab waits for its hosts most of the time, a test of the API computes: side by side they take less time than all of one
 kind after the other. What is left when some workers have nothing to do any more should be short.
@@ -10,6 +10,7 @@ Durations of files are those of the last whole run in this checkout (`scripts/su
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from pathlib import Path
@@ -18,6 +19,9 @@ import pytest
 
 COMMITTED = Path(__file__).with_name("durations.json")
 RECORDED = Path(__file__).parents[1] / "build" / "durations.json"
+# A worker that runs tests of clients starts a server without and one with Keystone, and a client for each: so not all do.
+CLIENTS = "tests/clients/"
+CLIENT_UNITS = ("openstack", "sdk")  # by the beginning of a file's name; all other files are one unit
 WAITING = ("clients", "lab", "functional")
 SECONDS_PER_TEST = {"clients": 1.0, "lab": 5.0, "functional": 1.0, "faults": 1.0, "unit": 0.02}
 OTHERWISE = 0.1
@@ -32,29 +36,44 @@ def known_durations() -> dict[str, float]:
     return {}
 
 
-def ordered(items: Iterable[pytest.Item], root: Path, durations: Mapping[str, float]) -> list[pytest.Item]:
-    files: dict[str, list[pytest.Item]] = {}
+def unit_of_work(nodeid: str) -> str:
+    """Tests of one unit run in one worker: those of a file, or of several files of clients."""
+    path = nodeid.split("::", 1)[0]
+    if not path.startswith(CLIENTS):
+        return path
+    name = path.removeprefix(f"{CLIENTS}test_")
+    return next((f"{CLIENTS}{part}" for part in CLIENT_UNITS if name.startswith(part)), CLIENTS)
+
+
+def ordered(items: Iterable[pytest.Item], durations: Mapping[str, float]) -> list[pytest.Item]:
+    units: dict[str, list[pytest.Item]] = {}
     for item in items:
-        files.setdefault(item.path.relative_to(root).as_posix(), []).append(item)
-
-    def kind(name: str) -> str:
-        return name.split("/", 1)[0]
-
-    def seconds(name: str) -> float:
-        return durations.get(name, SECONDS_PER_TEST.get(kind(name), OTHERWISE) * len(files[name]))
-
-    longest_first = sorted(files, key=seconds, reverse=True)
-    waiting = [name for name in longest_first if kind(name) in WAITING]
-    computing = [name for name in longest_first if kind(name) not in WAITING]
-    starts = {**_shares(waiting, [*map(seconds, waiting)]), **_shares(computing, [*map(seconds, computing)])}
-    return [*chain.from_iterable(files[name] for name in sorted(longest_first, key=starts.__getitem__))]
+        units.setdefault(unit_of_work(item.nodeid), []).append(item)
+    seconds = {unit: _seconds(tests, durations) for unit, tests in units.items()}
+    longest_first = sorted(units, key=seconds.__getitem__, reverse=True)
+    starts: dict[str, float] = {}
+    for waits in (True, False):
+        names = [name for name in longest_first if (_kind(units[name][0]) in WAITING) is waits]
+        starts |= _shares(names, [seconds[name] for name in names])
+    return [*chain.from_iterable(units[name] for name in sorted(longest_first, key=starts.__getitem__))]
 
 
-def _shares(names: Sequence[str], seconds: Sequence[float]) -> dict[str, float]:
-    """By file: which share of the time of its kind is over when it starts, so that both kinds end together."""
+def _kind(item: pytest.Item) -> str:
+    return item.nodeid.removeprefix("tests/").split("/", 1)[0]
+
+
+def _seconds(tests: Sequence[pytest.Item], durations: Mapping[str, float]) -> float:
+    """The time that the tests take: known by file, or estimated."""
+    files = Counter(test.nodeid.split("::", 1)[0] for test in tests)
+    each = SECONDS_PER_TEST.get(_kind(tests[0]), OTHERWISE)
+    return sum(durations.get(name, each * count) for name, count in files.items())
+
+
+def _shares(units: Sequence[str], seconds: Sequence[float]) -> dict[str, float]:
+    """By unit: which share of the time of its kind is over when it starts, so that both kinds end together."""
     before = accumulate(seconds, initial=0.0)
     total = sum(seconds) or 1.0
-    return {name: start / total for name, start in zip(names, before, strict=False)}
+    return {unit: start / total for unit, start in zip(units, before, strict=False)}
 
 
 class Recorder:
@@ -65,7 +84,7 @@ class Recorder:
         self._seconds: dict[str, float] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        name = report.nodeid.split("::", 1)[0].removeprefix("tests/")
+        name = report.nodeid.split("::", 1)[0]
         self._seconds[name] = self._seconds.get(name, 0.0) + report.duration
 
     def pytest_sessionfinish(self) -> None:

@@ -1,4 +1,4 @@
-"""The order of test files, and the record of their durations."""
+"""The order of tests, which of them run in one worker, and the record of durations."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.order import Recorder, ordered
-
-ROOT = Path(__file__).parents[1]
+from tests.order import Recorder, ordered, unit_of_work
 
 
 def order_of(counts: dict[str, int], durations: dict[str, float]) -> list[str]:
-    items: list[Any] = [SimpleNamespace(path=ROOT / name) for name, count in counts.items() for _ in range(count)]
-    found = [item.path.relative_to(ROOT).as_posix() for item in ordered(items, ROOT, durations)]
-    assert sorted(found) == sorted(name for name, count in counts.items() for _ in range(count))
+    names = [name for name, count in counts.items() for _ in range(count)]
+    items: list[Any] = [SimpleNamespace(nodeid=f"tests/{name}::test_{i}") for i, name in enumerate(names)]
+    known = {f"tests/{name}": seconds for name, seconds in durations.items()}
+    found = [item.nodeid.split("::")[0].removeprefix("tests/") for item in ordered(items, known)]
+    assert sorted(found) == sorted(names)
     return list(dict.fromkeys(found))
 
 
 def test_the_longest_are_first_and_both_kinds_end_together() -> None:
-    durations = {"lab/a": 60.0, "lab/b": 30.0, "clients/c": 10.0, "api/a": 3.0, "unit/b": 6.0, "unit/c": 1.0}
+    durations = {"lab/a": 60.0, "lab/b": 30.0, "functional/c": 10.0, "api/a": 3.0, "unit/b": 6.0, "unit/c": 1.0}
     found = order_of(dict.fromkeys(durations, 1), durations)
-    assert found == ["lab/a", "unit/b", "lab/b", "api/a", "clients/c", "unit/c"]
+    assert found == ["lab/a", "unit/b", "lab/b", "api/a", "functional/c", "unit/c"]
 
 
 def test_a_new_file_is_estimated_by_its_tests() -> None:
@@ -31,10 +31,24 @@ def test_a_new_file_is_estimated_by_its_tests() -> None:
     ]
 
 
+def test_units_are_files_or_several_files_of_clients() -> None:
+    assert unit_of_work("tests/api/test_ports.py::test_one[sqlite]") == "tests/api/test_ports.py"
+    names = ("openstack_cli", "openstack_routers", "sdk", "vpn", "trunks")
+    units = [unit_of_work(f"tests/clients/test_{name}.py::test_one") for name in names]
+    assert units[0] == units[1]
+    assert units[3] == units[4]
+    assert len(set(units)) == 3
+
+
+def test_tests_of_a_unit_follow_each_other() -> None:
+    names = [f"clients/test_{name}.py" for name in ("vpn", "sdk", "trunks")]
+    assert order_of(dict.fromkeys(names, 1), {}) == [names[0], names[2], names[1]]
+
+
 def test_durations_are_summed_up_by_file(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "durations.json")
     for name, seconds in (("lab/a.py::x", 1.0), ("lab/a.py::y[1]", 2.52), ("unit/b.py::A::z", 0.1)):
         report: Any = SimpleNamespace(nodeid=f"tests/{name}", duration=seconds)
         recorder.pytest_runtest_logreport(report)
     recorder.pytest_sessionfinish()
-    assert json.loads((tmp_path / "durations.json").read_text()) == {"lab/a.py": 3.5, "unit/b.py": 0.1}
+    assert json.loads((tmp_path / "durations.json").read_text()) == {"tests/lab/a.py": 3.5, "tests/unit/b.py": 0.1}
