@@ -69,7 +69,6 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron.services.network_segment_range.plugin.NetworkSegmentRangePlugin": "network_segment_range",
             "neutron.services.trunk.plugin.TrunkPlugin": "trunk",
             "neutron.services.metering.metering_plugin.MeteringPlugin": "metering",
-            "neutron.services.logapi.logging_plugin.LoggingPlugin": "log",
             "neutron_dynamic_routing.services.bgp.bgp_plugin.BgpPlugin": "bgp",
             **dict.fromkeys(
                 (

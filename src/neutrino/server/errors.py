@@ -308,14 +308,6 @@ class FlavorServiceProfileBindingExists(Conflict): template = "Flavor {fl_id} ha
 class FlavorServiceProfileBindingNotFound(NotFound): template = "Flavor {fl_id} does not have service profile {sp_id}."
 class AutoAllocationFailure(Conflict): template = "The topology could not be created: {reason}."
 
-# --- logs and local IPs ---------------------------------------------------------------------------------------------
-class LogResourceNotFound(NotFound): template = "There is no log {id}."
-class InvalidLogResourceType(InvalidInput): template = "resource_type {resource_type} cannot be logged."
-class LoggingTypeNotSupported(Conflict): template = "Packets of port {port_id} cannot be logged for a {log_type}."
-class TargetResourceNotFound(NotFound): template = "target_id: there is no port {target_id}."
-class ResourceNotFound(NotFound): template = "resource_id: there is no security group {resource_id}."
-class InvalidResourceConstraint(InvalidInput):
-    template = "The {resource} {resource_id} (resource_id) is not one of {target_resource} {target_id} (target_id)."
 # --- QoS ------------------------------------------------------------------------------------------------------------
 class QosPolicyNotFound(NotFound): template = "There is no QoS policy {id}."
 class QosRuleNotFound(NotFound): template = "There is no QoS rule {id}."

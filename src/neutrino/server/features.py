@@ -29,7 +29,7 @@ from neutrino.server.policy.deprecated import by_rule
 from neutrino.server.policy.rule_set import Defaults
 from neutrino.server.services import ResourcePlugin, Services
 from neutrino.server.trace.feature_part import ReadTracePart
-from neutrino.server.uses import FlavorUse, RouterUse, SubnetCheck
+from neutrino.server.uses import FlavorUse, GroupDeletion, RouterUse, SubnetCheck
 
 GROUP = "neutrino.features"  # of entry points
 NO_FEED = Feed()
@@ -62,6 +62,7 @@ class Feature:
     # Objects of the core that it depends on
     ports: Sequence[PortUse] = ()
     subnets: Sequence[SubnetCheck] = ()
+    security_groups: Sequence[GroupDeletion] = ()
     routers: Sequence[RouterUse] = ()
     flavors: Sequence[FlavorUse] = ()
 

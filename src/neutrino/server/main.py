@@ -97,6 +97,7 @@ def assemble(conf: cfg.ConfigOpts) -> Server:
         for name in conf.service_plugins
     }
     core.ports.uses += [use for feature in enabled.values() for use in feature.ports]
+    services.security_groups.delete_hooks += [one for feature in enabled.values() for one in feature.security_groups]
     core.networks.subnet_checks += [check for feature in enabled.values() for check in feature.subnets]
     further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
     agents = Agents(db, registry, _schedulers(dhcp, service_plugins))

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.server.db.transaction import Transaction
+
+GroupDeletion = Callable[[Transaction, str], None]  # called in the transaction that deletes a security group, by its id
 SubnetCheck = Callable[[Connection, str], None]  # refuses the deletion of a subnet, by its id
 
 

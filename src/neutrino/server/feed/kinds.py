@@ -14,7 +14,7 @@ from neutrino.model.routing import Router
 from neutrino.model.state import Network, Port, SecurityGroup
 from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Affects, Feed, Part, Placed, Reference
-from neutrino.server.feed.readers import bgp, firewalls, l2, metering, packet_logs, qos, routers, trunks
+from neutrino.server.feed.readers import bgp, firewalls, l2, metering, qos, routers, trunks
 from neutrino.server.feed.records import TUNNEL_TYPES
 from neutrino.server.feed.reports.rules import DONE_OR_NOT, UP_OR_DOWN, ReportedStatus, prefix
 from neutrino.server.feed.stores import ServedKind
@@ -52,10 +52,6 @@ def _address_groups(group: SecurityGroup) -> Iterable[str]:
 
 def _remote_groups(group: SecurityGroup) -> Iterable[str]:
     return filter(None, (rule.remote_group_id for rule in group.rules))
-
-
-def _logs_of_group(group: SecurityGroup) -> Iterable[str]:
-    return filter(None, (group.id, group.project_id))
 
 
 CORE: Final = Feed(
@@ -159,15 +155,6 @@ FIREWALL: Final = Feed(
     affects=(Affects(records="firewall_group", named=("firewall_rule", "firewall_policy"), find=firewalls.groups_of),),
     statuses={"firewall_group": ReportedStatus(DONE_OR_NOT, frozenset({L2, L3}))},
 )
-LOG: Final = Feed(
-    kinds=(
-        ServedKind(KINDS["log"], stores.SharedObjects, source="log", read=packet_logs.read_logs, key=packet_logs.topic),
-    ),
-    references=(
-        Reference("log", "network", lambda network: (network.id,)),
-        Reference("log", "security_group", _logs_of_group),
-    ),
-)
 BGP: Final = Feed(
     kinds=(ServedKind(KINDS["bgp_speaker"], stores.HostObjects, source="bgp_speaker", read=bgp.read_speakers),),
     affects=(
@@ -185,4 +172,4 @@ METERING: Final = Feed(
     affects=(Affects(records="router", named=("metering_label",), find=metering.metered_routers),),
 )
 # Features without a package of their own.
-UNPACKAGED: Final = (ROUTERS, QOS, FIREWALL, LOG, BGP, TRUNK, METERING)
+UNPACKAGED: Final = (ROUTERS, QOS, FIREWALL, BGP, TRUNK, METERING)

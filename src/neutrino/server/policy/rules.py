@@ -315,8 +315,6 @@ METERING = {
 # A shared label counts the traffic of all routers, so all projects see it.
 METERING["get_metering_label"] = any_of(ADMIN, READER, "role:reader and field:metering_labels:shared=True")
 
-LOGGING = {**crud("log", ADMIN, ADMIN), "get_loggable_resource": ADMIN}
-
 BGP = {
     **crud("bgp_speaker", ADMIN, ADMIN),
     **crud("bgp_peer", ADMIN, ADMIN),
@@ -350,7 +348,6 @@ DEFAULTS = (
     | FIREWALL
     | TRUNK
     | METERING
-    | LOGGING
     | BGP
     | HISTORY
 )

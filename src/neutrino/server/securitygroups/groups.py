@@ -1,6 +1,6 @@
 """Security groups: the API, and the default group of each project."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
@@ -20,6 +20,7 @@ from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups import rules, views
 from neutrino.server.securitygroups.default_rules import first_rules, read_templates
 from neutrino.server.securitygroups.default_statefulness import default_stateful
+from neutrino.server.uses import GroupDeletion
 from neutrino.server.view_collection import ViewCollection
 
 Limits = Mapping[str, int]  # by project
@@ -66,8 +67,7 @@ class SecurityGroups(ViewCollection):
         self._quotas = quotas
         self.rules = rules.SecurityGroupRules(db, quotas, self._ensure_default_of_list)
         self.collections = ((SECURITY_GROUP, self), (SECURITY_GROUP_RULE, self.rules))
-        # Called in the transaction that deletes a group, with its id. Services register here when they are built.
-        self.delete_hooks: list[Callable[[Transaction, str], None]] = []
+        self.delete_hooks: list[GroupDeletion] = []
 
     @retried
     def ensure_default(self, project_id: str) -> str:

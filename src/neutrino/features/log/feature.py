@@ -1,0 +1,68 @@
+"""Logs of security groups: which accepted connections and dropped packets hosts write to their network logs."""
+
+from neutrino.features.log.feed import FEED
+from neutrino.features.log.logs import (
+    LOGS,
+    LoggableResources,
+    LogResourceNotFound,
+    Logs,
+    delete_of_group,
+    port_changes,
+)
+from neutrino.features.log.tables import logs
+from neutrino.server import errors
+from neutrino.server.api import types
+from neutrino.server.api.definition import REQUIRED, Attribute, Extension, Resource, creatable, writable
+from neutrino.server.api.resources.common import IDENTITY, standard
+from neutrino.server.features import Feature
+from neutrino.server.ml2.ports.uses import PortUse
+from neutrino.server.policy.rules import ADMIN, crud
+from neutrino.server.services import ResourcePlugin, Services
+from neutrino.server.view_collection import RowUpdates
+
+ACCEPT, DROP, ALL = "ACCEPT", "DROP", "ALL"
+
+LOG = Resource(
+    name="log",
+    path="log/logs",
+    not_found=LogResourceNotFound,
+    hidden=errors.HTTPNotFound,
+    attributes=(
+        *IDENTITY,
+        creatable("resource_type", types.Text(255), default=REQUIRED, searchable=True),
+        creatable("resource_id", types.UUID_OR_NONE, default=None, searchable=True),
+        creatable("target_id", types.UUID_OR_NONE, default=None, searchable=True),
+        creatable("event", types.OneOf((ACCEPT, DROP, ALL)), default=ALL, filter=True),
+        writable("enabled", types.Bool(), default=True, searchable=True),
+        *standard(tags=None),
+    ),
+)
+
+LOGGABLE_RESOURCE = Resource(
+    name="loggable_resource",
+    path="log/loggable-resources",
+    key="type",
+    verbs=frozenset({"index"}),
+    attributes=(Attribute("type", types.Text()),),
+)
+
+
+def build(services: Services) -> ResourcePlugin:
+    served = (LOG, Logs(services.db), RowUpdates(services.db, LOGS))
+    return ResourcePlugin(collections=(served, (LOGGABLE_RESOURCE, LoggableResources())))
+
+
+FEATURES = (
+    Feature(
+        name="log",
+        neutron_plugin="neutron.services.logapi.logging_plugin.LoggingPlugin",
+        extensions=(
+            Extension("logging", "Logging API Extension", "Hosts log packets that security groups accept or drop."),
+        ),
+        build=build,
+        policy={**crud("log", ADMIN, ADMIN), "get_loggable_resource": ADMIN},
+        ports=(PortUse(columns=(logs.c.target_id,), changes=port_changes),),
+        security_groups=(delete_of_group,),
+        feed=FEED,
+    ),
+)
