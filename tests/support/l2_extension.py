@@ -18,6 +18,7 @@ from neutrino.dataplane.ovsdb.api import DeletePort, Ovsdb, Port, SetPort
 from neutrino.model import state
 from tests.support.switch_host import Connections, host_state
 from tests.support.waiting import eventually
+from tests.third_party.rate_limit.model import RateLimit
 
 _PAGE = Path(__file__).parents[2] / "docs/design/extensions.md"
 
@@ -70,8 +71,8 @@ class ExtensionHost:
         return self.reconciler.find(self._state(objects), complete=True)
 
     def _state(self, objects: Sequence[state.Object | Limit]) -> Any:
-        limits = {entry.id: entry for entry in objects if isinstance(entry, Limit)}
-        others = (entry for entry in objects if not isinstance(entry, Limit))
+        limits = {entry.id: entry for entry in objects if isinstance(entry, Limit | RateLimit)}
+        others = (entry for entry in objects if not isinstance(entry, Limit | RateLimit))
         return dataclasses.replace(host_state(*others), extension_objects={"rate_limit": limits})  # type: ignore[arg-type]
 
     def until(self, holds: Callable[[], bool]) -> None:

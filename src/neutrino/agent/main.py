@@ -36,6 +36,7 @@ from neutrino.feed.credential_file import CredentialFile, reason_of
 from neutrino.feed.state import State
 from neutrino.metrics.listener import serving
 from neutrino.metrics.process import start
+from neutrino.model.kinds import KINDS
 from neutrino.model.trace import QUERY, Question
 from neutrino.notify import notify
 from neutrino.tls import ClientContext
@@ -156,7 +157,8 @@ def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:
         longest_delay=conf.feed.longest_delay,
         others=tuple(addresses[1:]),
     )
-    return FeedClient(settings, cache=cache)
+    kinds = l2.feed_kinds(l2.load(conf)) if "l2" in conf.roles else KINDS
+    return FeedClient(settings, cache=cache, kinds=kinds)
 
 
 def _switch(conf: cfg.ConfigOpts) -> Switch:

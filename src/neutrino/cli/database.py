@@ -65,6 +65,7 @@ def read_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
 
 
 def database(args: argparse.Namespace) -> int | None:
+    from neutrino.server import features
     from neutrino.server.quota.plugin import recount
 
     conf = read_configuration(args)
@@ -73,6 +74,7 @@ def database(args: argparse.Namespace) -> int | None:
     with opened(conf, check_schema=False) as db:
         if args.action == "upgrade":
             schema.ensure(db, upgrade=True)
+            schema.ensure_tables(db, features.additional_tables())
         elif args.action == "recount":
             print("\n".join(recount_report(recount(db))))
         elif args.action == "restored":

@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from pkgutil import iter_modules
 
+import sqlalchemy as sa
 from oslo_config import cfg
 
 import neutrino.features
@@ -56,6 +57,7 @@ class Feature:
     build: Callable[[Services], ResourcePlugin]  # resources with their collections
     policy: Mapping[str, str] = field(default_factory=dict)  # default rules
     deprecated_policy: Mapping[str, str] = field(default_factory=dict)  # Neutron's: check → names of rules
+    tables: Sequence[sa.Table] = ()  # of another package: created if the database does not have them
     quotas: Mapping[str, int] = field(default_factory=dict)  # defaults by name; -1: unlimited
     options: Mapping[str | None, Sequence[cfg.Opt]] = field(default_factory=dict)  # by group; None: [DEFAULT]
 
@@ -97,6 +99,11 @@ def sources() -> Sources:
 def catalogue() -> Mapping[str, Problem]:
     """All problems by id, of the core and all features."""
     return combine(*AREAS.values(), *(feature.problems for feature in installed()))
+
+
+def additional_tables() -> list[sa.Table]:
+    """The tables of features of other packages, which our migrations do not have."""
+    return [table for feature in installed() for table in feature.tables]
 
 
 def policy_defaults() -> Defaults:

@@ -177,6 +177,7 @@ def begin(server: Server) -> None:
     conf = server.conf
     private.close_directory(conf.state_path)
     schema.ensure(server.db, upgrade=conf.database.auto_upgrade)
+    schema.ensure_tables(server.db, features.additional_tables(), upgrade=conf.database.auto_upgrade)
     for plugin in server.service_plugins.values():
         if hasattr(plugin, "begin"):
             plugin.begin()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from collections.abc import Iterable
 from ipaddress import ip_address
 
 from oslo_config import cfg
@@ -31,6 +32,7 @@ from neutrino.dataplane.protocols.nflog import Nflog
 from neutrino.dataplane.protocols.packet_in import PacketIns
 from neutrino.errors import RefusedToStart
 from neutrino.model import agents
+from neutrino.model.kinds import KINDS, Kind
 
 LOG = logging.getLogger(__name__)
 ENTRY_POINTS = "neutrino.agent.l2_extensions"
@@ -102,6 +104,11 @@ def load(conf: cfg.ConfigOpts) -> tuple[L2Extension, ...]:
         if names.count(name) > 1:
             raise RefusedToStart(f"[agent] extensions: there are two extensions called {name!r}")
     return tuple(found)
+
+
+def feed_kinds(extensions: Iterable[L2Extension]) -> dict[str, Kind]:
+    """The object kinds of the feed: ours, and those that extensions bring."""
+    return {**KINDS, **{kind.name: kind for extension in extensions for kind in extension.new_kinds}}
 
 
 _OVS = (

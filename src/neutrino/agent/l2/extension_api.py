@@ -22,6 +22,7 @@ from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.dataplane.openflow.api import COOKIE, LEARNED_COOKIE, Flow, Meter
 from neutrino.dataplane.ovsdb.api import PortSettings, SetBridge, SetPort
 from neutrino.dataplane.tc.api import Item
+from neutrino.model.kinds import Kind
 
 # Meters carry no mark, so a range of ids is ours.
 METER_IDS = range(32768, 65536)
@@ -56,6 +57,7 @@ class L2Extension(abc.ABC):
 
     name: ClassVar[str]
     neutron_name: ClassVar[str] = ""  # of an extension of Neutron's agents that this one is
+    new_kinds: ClassVar[tuple[Kind, ...]] = ()  # object kinds of the feed that it brings
     kinds: ClassVar[frozenset[str]] = frozenset()  # object kinds of the feed that `desired.objects` must have
     has_table: ClassVar[bool] = False  # whether packets from ports pass a table of its own, `options.extension_table`
     has_ingress_table: ClassVar[bool] = False  # whether packets to ports do, `options.ingress_table`

@@ -5,7 +5,7 @@ Migrations create a new database and upgrade one that exists. Alembic's table `a
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,25 @@ def ensure(db: Database, *, upgrade: bool = True) -> None:
                 if not _is_upgraded_by_another_node(db):
                     raise
                 LOG.info("a server on another node of the Galera cluster has upgraded the schema (%s)", error.orig)
+
+
+def ensure_tables(db: Database, tables: Sequence[sa.Table], *, upgrade: bool = True) -> None:
+    """Create tables of features of other packages that the database does not have."""
+    if not tables or not (missing := _missing(db, tables)):
+        return
+    names = ", ".join(sorted(table.name for table in missing))
+    if not upgrade:
+        raise WrongSchema(f"the database does not have the tables {names}: run neutrino db upgrade")
+    with _locked(db):
+        LOG.info("creating tables of further packages: %s", names)
+        with db.engine().begin() as connection:
+            tables[0].metadata.create_all(connection, tables=_missing(db, tables))
+
+
+def _missing(db: Database, tables: Sequence[sa.Table]) -> list[sa.Table]:
+    with db.read() as connection:
+        there = set(sa.inspect(connection).get_table_names())
+    return [table for table in tables if table.name not in there]
 
 
 def _is_upgraded_by_another_node(db: Database) -> bool:

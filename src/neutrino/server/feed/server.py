@@ -433,6 +433,7 @@ def run(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None, *, alo
     backend = build_backend(conf)
     db = backend.services.db
     schema.ensure(db, upgrade=conf.database.auto_upgrade)
+    schema.ensure_tables(db, features.additional_tables(), upgrade=conf.database.auto_upgrade)
     db.release()
     _allow_connections()
     gc.collect()

@@ -1,0 +1,1 @@
+"""Packages of third parties, as the tests install them."""

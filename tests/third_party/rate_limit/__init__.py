@@ -1,0 +1,1 @@
+"""A feature of another package: limits of the packets that a port sends. It has a resource, a table, a kind and flows."""

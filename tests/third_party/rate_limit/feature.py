@@ -1,0 +1,104 @@
+"""The server's half of rate limits."""
+
+from collections.abc import Iterator
+
+from sqlalchemy.engine import Connection
+
+from neutrino.model.objects import Object
+from neutrino.server import errors
+from neutrino.server.api import types
+from neutrino.server.api.definition import REQUIRED, Attribute, Extension, Resource, creatable
+from neutrino.server.api.resources.common import IDENTITY, standard
+from neutrino.server.context import Context
+from neutrino.server.db.objects import as_row, delete_row, fresh
+from neutrino.server.db.session import retried
+from neutrino.server.db.tables.columns import History, integers, object_table, reference
+from neutrino.server.db.view import View
+from neutrino.server.features import Feature
+from neutrino.server.feed.declarations import Feed, Reference
+from neutrino.server.feed.readers.rows import Ids, build, read_rows, select
+from neutrino.server.feed.stores import ServedKind, SharedObjects
+from neutrino.server.ml2.ports.uses import PortUse
+from neutrino.server.policy.rules import ADMIN, ADMIN_OR_READER, crud
+from neutrino.server.services import ResourcePlugin, Services
+from neutrino.server.view_collection import RowUpdates, ViewCollection
+from tests.third_party.rate_limit.model import KIND, RateLimit
+
+rate_limits = object_table(
+    "example_rate_limits",
+    reference("port_id", "ports"),
+    integers("packets_per_second"),
+    history=History("rate_limit", feed=True),
+    quota="rate_limit",
+)
+
+
+class RateLimitNotFound(errors.NotFound):
+    template = "There is no rate limit {id}."
+
+
+RATE_LIMIT = Resource(
+    name="rate_limit",
+    not_found=RateLimitNotFound,
+    attributes=(
+        *IDENTITY,
+        creatable("port_id", types.Uuid(), default=REQUIRED, searchable=True),
+        Attribute("packets_per_second", types.Integer(min=1, max=10**6), post=True, put=True, default=REQUIRED),
+        *standard(tags=None),
+    ),
+)
+VIEW = View(rate_limits, hidden=("tags",), not_found=RateLimitNotFound)
+
+
+class RateLimits(ViewCollection):
+    def __init__(self, services: Services) -> None:
+        super().__init__(services.db, VIEW)
+        self._quotas = services.quotas
+
+    @retried
+    def create(self, context: Context, values: Object) -> Object:
+        limit = fresh(values, revision=0)
+        with self.db.read() as connection:
+            limits = self._quotas.limits(connection, "rate_limit", [limit])
+        with self.db.transaction() as tx:
+            tx.insert(rate_limits, [as_row(rate_limits, limit)], limits)
+        return limit
+
+    @retried
+    def delete(self, context: Context, key: str, revision: int | None) -> None:
+        with self.db.read() as connection:
+            before = VIEW.get(connection, key, revision=revision)
+        with self.db.transaction() as tx:
+            delete_row(tx, rate_limits, before)
+
+
+def build_plugin(services: Services) -> ResourcePlugin:
+    return ResourcePlugin(collections=((RATE_LIMIT, RateLimits(services), RowUpdates(services.db, VIEW)),))
+
+
+def read_limits(connection: Connection, ids: Ids) -> Iterator[tuple[str, RateLimit]]:
+    for row in read_rows(connection, select(RateLimit, rate_limits), rate_limits.c.id, ids):
+        yield row.id, build(RateLimit, row)
+
+
+def refuse_delete(connection: Connection, port: Object) -> None:
+    raise errors.ServicePortInUse(port_id=port["id"], reason="it has a rate limit")
+
+
+FEATURE = Feature(
+    name="rate_limit",
+    extensions=(Extension("rate-limit", "Rate limits", "Limits of the packets that a port sends."),),
+    build=build_plugin,
+    tables=(rate_limits,),
+    policy=crud("rate_limit", ADMIN, ADMIN_OR_READER),
+    quotas={"rate_limit": 2},
+    ports=(PortUse((rate_limits.c.port_id,), check_delete=refuse_delete),),
+    feed=Feed(
+        kinds=(
+            ServedKind(
+                KIND, SharedObjects, source="rate_limit", read=read_limits, key=lambda limit: str(limit.port_id)
+            ),
+        ),
+        references=(Reference("rate_limit", "port", lambda port: (port.id,)),),
+    ),
+)
