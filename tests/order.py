@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lab_kinds import unit_of_module
+
 COMMITTED = Path(__file__).with_name("durations.json")
 RECORDED = Path(__file__).parents[1] / "build" / "durations.json"
 # A worker that runs tests of clients starts a server without and one with Keystone, and a client for each: so not all do.
@@ -37,10 +39,10 @@ def known_durations() -> dict[str, float]:
 
 
 def unit_of_work(nodeid: str) -> str:
-    """Tests of one unit run in one worker: those of a file, or of several files of clients."""
+    """Tests of one unit run in one worker: those of a file, of files that share a lab, or of several files of clients."""
     path = nodeid.split("::", 1)[0]
     if not path.startswith(CLIENTS):
-        return path
+        return unit_of_module(path) or path
     name = path.removeprefix(f"{CLIENTS}test_")
     return next((f"{CLIENTS}{part}" for part in CLIENT_UNITS if name.startswith(part)), CLIENTS)
 

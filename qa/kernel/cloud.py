@@ -1,8 +1,8 @@
 """A lab of two hosts on the kernel datapath, which all tests of `qa.kernel` that need a whole cloud share: it takes
 minutes to build where the guest is emulated. A plugin of pytest, as conftest files are not read there.
 
-Tests of `tests.lab` run there too: `session_lab` is for those that need it. Without a guest, pytest runs the same tests
-on the userspace datapath: `pytest --noconftest -p qa.kernel.cloud FILE`.
+Tests of `tests.lab` run there too. Without a guest, pytest runs the same tests on the userspace datapath:
+`pytest --noconftest -p qa.kernel.cloud FILE`.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any
 
 import pytest
 
-from tests.support.lab import temporary_lab, wait_until
+from tests.support.lab import temporary_lab
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import (
     EVERYTHING,
     Guest,
     Spec,
-    cleaned,
     make_group,
     make_guests,
     make_network,
     wait_until_reachable,
 )
+from tests.support.lab_kinds import kind_of_module, unit_of_module
+from tests.support.shared_labs import lab_of_kind, wait_for_agents
 
-AGENTS = {"Open vSwitch agent", "DHCP agent", "L3 agent", "Metadata agent"}
-START_SECONDS = 30.0
 LOGGED_LINES = 40
 _logs: list[Path] = []  # the directory of the lab's logs
 
@@ -46,25 +46,23 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 @pytest.fixture(scope="session")
-def lab() -> Iterator[Lab]:
+def cloud() -> Iterator[Lab]:
     with temporary_lab(hosts=2) as made:
         _logs.append(made.paths.logs)
-        wait_until(lambda: _alive(made) == AGENTS, START_SECONDS, "not all agents are alive on both hosts")
+        wait_for_agents(made)
         yield made
 
 
-@pytest.fixture(scope="session")
-def session_lab() -> Iterator[Lab]:
-    """As that of `tests.lab`: three hosts with the L2 role."""
-    with temporary_lab(hosts=3, roles=("l2",)) as made:
-        _logs.append(made.paths.logs)
-        yield made
-
-
-def _alive(lab: Lab) -> set[str]:
-    """The types of agents that are alive on every host."""
-    found = [agent for agent in lab.api.list("agent") if agent["alive"]]
-    return set.intersection(*({agent["agent_type"] for agent in found if agent["host"] == host} for host in lab.hosts))
+@pytest.fixture(scope="module")
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The cloud; for a module of `tests.lab`, a lab of the kind that it shares there."""
+    path = request.path.as_posix()
+    if unit_of_module(path) is None:
+        yield request.getfixturevalue("cloud")
+    else:
+        with lab_of_kind(kind_of_module(path)) as made:
+            _logs.append(made.paths.logs)
+            yield made
 
 
 @contextlib.contextmanager

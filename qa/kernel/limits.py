@@ -13,6 +13,7 @@ import pytest
 from neutrino.lab.errors import wait_until
 from qa.kernel.cloud import instances_on_both_hosts
 from tests.support.lab import open_group
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import SOON, Guest, Spec, make_guests
 from tests.support.lab_qos import Policy, about, classes, limited_policy, meters, routed_rate, stream, udp
@@ -22,7 +23,6 @@ from tests.support.routing_lab import (
     external_network,
     floating_ip,
     make_router,
-    routers_cleaned,
     tenant_network,
     wait_until_reachable,
 )
@@ -67,7 +67,7 @@ def test_what_an_instance_receives_is_limited_by_a_queue(lab: Lab, pair: tuple[G
 
 
 def test_a_floating_ip_is_limited_by_its_router(lab: Lab) -> None:
-    with routers_cleaned(lab):
+    with cleaned(lab):
         group, out, blue = open_group(lab), external_network(lab), tenant_network(lab, "blue", 1, six=False)
         make_router(lab, out, blue)
         (guest,) = make_guests(lab, Spec("guest", blue, "h1", [group]))

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.lab import address, clean, connects, listening, network, open_group, pings
+from tests.support.lab import address, connects, listening, network, open_group, pings
+from tests.support.lab_cleanup import clean
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import (
     EVERYTHING,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.lab import open_group
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import Spec, make_guests
 from tests.support.routing_checks import check_ipv6_out
@@ -23,7 +24,6 @@ from tests.support.routing_lab import (
     gateway_address,
     make_router,
     problems_of,
-    routers_cleaned,
     source_seen,
     tenant_network,
     wait_until_reachable,
@@ -34,8 +34,8 @@ TYPES = {"legacy": (False, False), "ha": (False, True), "dvr": (True, False)}
 
 
 @pytest.fixture(autouse=True)
-def cleaned(lab: Lab) -> Iterator[None]:
-    with routers_cleaned(lab):
+def clean_lab(lab: Lab) -> Iterator[None]:
+    with cleaned(lab):
         yield
 
 

@@ -10,7 +10,7 @@ import pytest
 from neutrino.dataplane.xfrm import has_esp
 from neutrino.lab.errors import wait_until
 from qa.kernel.cloud import instances_on_both_hosts
-from tests.support.lab import clean
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import FrameCapture, honest, send
 from tests.support.lab_guests import EVERYTHING, PATIENCE, SOON, Spec, make_group, make_guests, make_network
@@ -19,7 +19,6 @@ from tests.support.routing_lab import (
     external_network,
     host_of,
     reaches,
-    routers_cleaned,
     wait_until_reachable,
 )
 from tests.support.trunk_lab import GREEN, PARENT, RED, made_site
@@ -27,40 +26,39 @@ from tests.support.vpn_lab import made, make_site
 
 
 @pytest.fixture(autouse=True)
-def cleaned(lab: Lab) -> Iterator[None]:
-    yield
-    clean(lab)
+def clean_lab(lab: Lab) -> Iterator[None]:
+    with cleaned(lab):
+        yield
 
 
 def test_the_kernel_encrypts_and_nothing_leaves_in_clear(lab: Lab) -> None:
     assert has_esp()
-    with routers_cleaned(lab):
-        out = external_network(lab)
-        left, right = (
-            make_site(lab, out, name, number, lambda router: host_of(lab, router))
-            for number, name in enumerate(("left", "right"), 1)
-        )
-        ike, ipsec = made(lab, "ikepolicies", "ikepolicy", ike_version="v2"), made(lab, "ipsecpolicies", "ipsecpolicy")
-        both = left.connect(right, ike, ipsec), right.connect(left, ike, ipsec)
-        for site, connection in zip((left, right), both, strict=True):
-            site.wait_for(connection, "ACTIVE")
-        with left.wire() as wire:
-            assert reaches(lab, "left", right.instance)
-            wire.wait_for(f"{left.external} > {right.external}: ESP")
-        assert right.instance not in wire.text
-        left.update(both[0], admin_state_up=False)
-        left.wait_for(both[0], "DOWN")
-        with left.wire() as wire:
-            assert not can_ping(lab, "left", right.instance)
-            assert reaches(lab, "left", "203.0.113.1")  # other packets leave, translated
-            wire.wait_for("203.0.113.1: ICMP echo request")
-        assert right.instance not in wire.text
-        left.update(both[0], admin_state_up=True)
-        wait_until_reachable(lab, "left", right.instance)
-        for connection in both:
-            lab.api.request("DELETE", f"/v2.0/vpn/ipsec-site-connections/{connection['id']}")
-        for site in (left, right):
-            lab.api.request("DELETE", f"/v2.0/vpn/vpnservices/{site.service['id']}")
+    out = external_network(lab)
+    left, right = (
+        make_site(lab, out, name, number, lambda router: host_of(lab, router))
+        for number, name in enumerate(("left", "right"), 1)
+    )
+    ike, ipsec = made(lab, "ikepolicies", "ikepolicy", ike_version="v2"), made(lab, "ipsecpolicies", "ipsecpolicy")
+    both = left.connect(right, ike, ipsec), right.connect(left, ike, ipsec)
+    for site, connection in zip((left, right), both, strict=True):
+        site.wait_for(connection, "ACTIVE")
+    with left.wire() as wire:
+        assert reaches(lab, "left", right.instance)
+        wire.wait_for(f"{left.external} > {right.external}: ESP")
+    assert right.instance not in wire.text
+    left.update(both[0], admin_state_up=False)
+    left.wait_for(both[0], "DOWN")
+    with left.wire() as wire:
+        assert not can_ping(lab, "left", right.instance)
+        assert reaches(lab, "left", "203.0.113.1")  # other packets leave, translated
+        wire.wait_for("203.0.113.1: ICMP echo request")
+    assert right.instance not in wire.text
+    left.update(both[0], admin_state_up=True)
+    wait_until_reachable(lab, "left", right.instance)
+    for connection in both:
+        lab.api.request("DELETE", f"/v2.0/vpn/ipsec-site-connections/{connection['id']}")
+    for site in (left, right):
+        lab.api.request("DELETE", f"/v2.0/vpn/vpnservices/{site.service['id']}")
 
 
 def test_subports_of_a_trunk_are_on_their_own_networks(lab: Lab) -> None:

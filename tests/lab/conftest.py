@@ -1,4 +1,4 @@
-"""One lab of three hosts for the session. Each test finds it clean, with everything running."""
+"""Labs that modules share, and logs of failed tests."""
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator
@@ -6,32 +6,50 @@ from typing import Any
 
 import pytest
 
-from tests.support.lab import clean, log_sizes, logs_since, restricted_datapaths, temporary_lab
+from tests.support.lab import log_sizes, logs_since, restricted_datapaths
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
+from tests.support.lab_kinds import kind_of_module, unit_of_module
 from tests.support.routing_lab import Object, floating_ip
+from tests.support.shared_labs import SharedLabs
 
 _SIZES = pytest.StashKey[dict[str, int]]()
+_LABS = pytest.StashKey[SharedLabs]()
 
 
 @pytest.fixture(scope="session")
-def session_lab() -> Iterator[Lab]:
-    # These tests are about L2; the other roles have labs of their own, with what they need.
-    with temporary_lab(hosts=3, roles=("l2",)) as lab:
+def shared_labs(pytestconfig: pytest.Config) -> Iterator[SharedLabs]:
+    with contextlib.closing(SharedLabs()) as labs:
+        pytestconfig.stash[_LABS] = labs
+        yield labs
+
+
+@pytest.fixture(scope="module")
+def lab(shared_labs: SharedLabs, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The lab of the module's unit: `lab.vm`, `lab.run`, `lab.api`, …, see `neutrino.lab.lab`, and `tests.support.lab` for
+    helpers of tests. The module finds it clean, with everything running.
+    """
+    with shared_labs.lab(kind_of_module(request.path.as_posix())) as lab:
         yield lab
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """Stop a shared lab after the last test of its unit in this worker."""
+    yield
+    if _LABS in item.config.stash and (nextitem is None or _unit(nextitem) != _unit(item)):
+        item.config.stash[_LABS].close()
+
+
+def _unit(item: pytest.Item) -> str | None:
+    return unit_of_module(item.path.as_posix())
+
+
 @pytest.fixture(scope="module", params=[True, False], ids=["all features", "kernel's features"])
-def datapaths(session_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """The session's lab, as it is and with datapaths that can do no more than the kernel's."""
-    with contextlib.nullcontext() if request.param else restricted_datapaths(session_lab):
-        yield session_lab
-
-
-@pytest.fixture
-def lab(session_lab: Lab) -> Iterator[Lab]:
-    """`lab.vm`, `lab.run`, `lab.api`, …: see `neutrino.lab.lab`, and `tests.support.lab` for helpers of tests."""
-    yield session_lab
-    clean(session_lab)
+def datapaths(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The shared lab, as it is and with datapaths that can do no more than the kernel's."""
+    with contextlib.nullcontext() if request.param else restricted_datapaths(lab), cleaned(lab):
+        yield lab
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import pytest
 
 from neutrino.lab.api_client import Object
 from tests.support.addresses import pool
-from tests.support.dvr_lab import distributed_lab
 from tests.support.lab import wait_until
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
 from tests.support.routing_lab import (
@@ -30,7 +30,6 @@ from tests.support.routing_lab import (
     gateway_address,
     make_router,
     reaches,
-    routers_cleaned,
     source_seen,
     wait_until_no_drift,
 )
@@ -48,12 +47,6 @@ AT = {4: MACHINE, 6: MACHINE6}
 def cidrs(name: str) -> dict[int, str]:
     number = NETWORKS[name]
     return {4: f"10.0.{number}.0/24", 6: f"fd00:{number}::/64"}
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with distributed_lab(central=("h1", "h2"), hosts=2) as made:
-        yield made
 
 
 @dataclasses.dataclass
@@ -110,7 +103,7 @@ def make_inside(lab: Lab, name: str, pools: dict[int, str]) -> Object:
 
 @pytest.fixture(scope="module", params=KINDS)
 def site(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Site]:
-    with routers_cleaned(lab):
+    with cleaned(lab):
         wide = {
             version: scoped(lab, f"wide{version}", version, OUT[version], cidrs("same")[version]) for version in OUT
         }

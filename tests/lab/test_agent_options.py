@@ -17,8 +17,7 @@ from tests.support.routing_lab import (
     SOON,
     external_network,
     make_router,
-    routed_lab,
-    routers_cleaned,
+    place_router,
     tenant_network,
     wait_until_no_drift,
     wait_until_reachable,
@@ -29,17 +28,12 @@ DONT_FRAGMENT, WITH_CHECKSUM = "ip[6] & 0x40 != 0", "udp[6:2] != 0"
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with routed_lab(hosts=2) as made, routers_cleaned(made):
-        yield made
-
-
-@pytest.fixture(scope="module")
 def site(lab: Lab) -> tuple[Object, list[Guest]]:
     """A router, and instances on both hosts."""
     group, _ = make_group(lab, "open", *EVERYTHING)
     network = tenant_network(lab, "blue", 1)
     router = make_router(lab, external_network(lab), network)
+    place_router(lab, router, "h1")
     guests = make_guests(lab, *(Spec(f"on-{host}", network, host, [group]) for host in HOSTS))
     for guest in guests:
         wait_until_reachable(lab, guest.name, MACHINE)
@@ -93,6 +87,9 @@ def test_peer_patch_port_names(lab: Lab, site: tuple[Object, list[Guest]]) -> No
         assert "to-instances" in vsctl(lab, "h1", "get", "Interface", "to-tunnels", "options")
         wait_until_reachable(lab, one.name, other.addresses[4])
     wait_until_reachable(lab, one.name, other.addresses[4])
+    for host in HOSTS:  # the agent does not know that it has created them
+        for name in names.values():
+            vsctl(lab, host, "del-port", name)
 
 
 def test_external_network_bridge(lab: Lab, site: tuple[Object, list[Guest]]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from neutrino.lab.api_client import ApiError, Object
@@ -17,18 +15,10 @@ from tests.support.routing_lab import (
     external_network,
     floating_ip,
     make_router,
-    routed_lab,
-    routers_cleaned,
     tenant_network,
     wait_until_reachable,
     wait_until_unreachable,
 )
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with routed_lab(hosts=2) as made:
-        yield made
 
 
 def interface_on(lab: Lab, router: Object, network: Object) -> str:
@@ -42,32 +32,31 @@ def add_interface(lab: Lab, router: Object, network: Object) -> None:
 
 
 def test_by_way_of_a_transit_network(lab: Lab) -> None:
-    with routers_cleaned(lab):
-        out = external_network(lab)
-        inner_net, transit = (tenant_network(lab, name, n, six=False) for name, n in (("inner", 1), ("transit", 2)))
-        inner = make_router(lab, None, inner_net, name="inner")
-        outer = make_router(lab, out, transit, name="outer")
-        add_interface(lab, inner, transit)
-        to_outer, to_inner = interface_on(lab, outer, transit), interface_on(lab, inner, transit)
-        lab.api.update("router", inner["id"], routes=[{"destination": "0.0.0.0/0", "nexthop": to_outer}])
-        lab.api.update("router", outer["id"], routes=[{"destination": "10.0.1.0/24", "nexthop": to_inner}])
-        group, _ = make_group(lab, "open", *EVERYTHING)
-        (guest,) = make_guests(lab, Spec("guest", inner_net, "h2", [group]))
-        with pytest.raises(ApiError):
-            floating_ip(lab, out, guest.port_id)
-        made = floating_ip(lab, out, guest.port_id, router_id=outer["id"])
-        assert made["router_id"] == outer["id"]
-        address = made["floating_ip_address"]
-        wait_until_reachable(lab, EXTERNAL, address)
-        with connect(lab, EXTERNAL, guest.name, address) as inward:
-            assert inward.peer == MACHINE
-        with connect(lab, guest.name, EXTERNAL, MACHINE) as outward:
-            assert outward.peer == address
-        for values in (
-            {"source": "external", "destination_address": address},
-            {"source_port_id": guest.port_id, "destination_address": MACHINE},
-        ):
-            found = trace(lab, protocol="icmp", **values)
-            assert found["verdict"] == "delivered", found
-        lab.api.update("floatingip", made["id"], port_id=None)
-        wait_until_unreachable(lab, EXTERNAL, address)
+    out = external_network(lab)
+    inner_net, transit = (tenant_network(lab, name, n, six=False) for name, n in (("inner", 1), ("transit", 2)))
+    inner = make_router(lab, None, inner_net, name="inner")
+    outer = make_router(lab, out, transit, name="outer")
+    add_interface(lab, inner, transit)
+    to_outer, to_inner = interface_on(lab, outer, transit), interface_on(lab, inner, transit)
+    lab.api.update("router", inner["id"], routes=[{"destination": "0.0.0.0/0", "nexthop": to_outer}])
+    lab.api.update("router", outer["id"], routes=[{"destination": "10.0.1.0/24", "nexthop": to_inner}])
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    (guest,) = make_guests(lab, Spec("guest", inner_net, "h2", [group]))
+    with pytest.raises(ApiError):
+        floating_ip(lab, out, guest.port_id)
+    made = floating_ip(lab, out, guest.port_id, router_id=outer["id"])
+    assert made["router_id"] == outer["id"]
+    address = made["floating_ip_address"]
+    wait_until_reachable(lab, EXTERNAL, address)
+    with connect(lab, EXTERNAL, guest.name, address) as inward:
+        assert inward.peer == MACHINE
+    with connect(lab, guest.name, EXTERNAL, MACHINE) as outward:
+        assert outward.peer == address
+    for values in (
+        {"source": "external", "destination_address": address},
+        {"source_port_id": guest.port_id, "destination_address": MACHINE},
+    ):
+        found = trace(lab, protocol="icmp", **values)
+        assert found["verdict"] == "delivered", found
+    lab.api.update("floatingip", made["id"], port_id=None)
+    wait_until_unreachable(lab, EXTERNAL, address)

@@ -11,7 +11,7 @@ import pytest
 
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
-from tests.support.lab import temporary_lab
+from tests.support.lab import restricted_datapaths, temporary_lab
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import arriving, honest, to_all
 from tests.support.lab_guests import (
@@ -21,7 +21,6 @@ from tests.support.lab_guests import (
     Guest,
     Spec,
     attempts,
-    cleaned,
     converse,
     expect,
     flows,
@@ -83,8 +82,9 @@ def _specs(lab: Lab, kind: str, group: str) -> list[Spec]:
 
 
 @pytest.fixture(scope="module")
-def places(datapaths: Lab) -> Iterator[dict[str, Place]]:
-    with cleaned(datapaths) as lab:
+def places(lab: Lab) -> Iterator[dict[str, Place]]:
+    """On datapaths that can do no more than the kernel's; tunnels over IPv6 have all features."""
+    with restricted_datapaths(lab):
         group, _ = make_group(lab, "open", *EVERYTHING)
         specs = {kind: _specs(lab, kind, group) for kind in TYPES}
         guests = iter(make_guests(lab, *chain.from_iterable(specs.values())))

@@ -16,7 +16,6 @@ from tests.support.lab_guests import (
     allow,
     attempts,
     can_ping,
-    cleaned,
     expect,
     make_group,
     make_guests,
@@ -29,18 +28,17 @@ RULES, STATEFULNESS = "/v2.0/default-security-group-rules", "/v2.0/security-grou
 
 
 @pytest.fixture(scope="module")
-def guests(session_lab: Lab) -> Iterator[tuple[Guest, Guest, Guest]]:
+def guests(lab: Lab) -> tuple[Guest, Guest, Guest]:
     """A client on one host, and servers there and on another one."""
-    with cleaned(session_lab) as lab:
-        everybody, _ = make_group(lab, "open", *EVERYTHING)
-        net = make_network(lab, "blue")
-        client, near, far = make_guests(
-            lab,
-            Spec("client", net, "h1", [everybody]),
-            Spec("near", net, "h1", [everybody]),
-            Spec("far", net, "h2", [everybody]),
-        )
-        yield client, near, far
+    everybody, _ = make_group(lab, "open", *EVERYTHING)
+    net = make_network(lab, "blue")
+    client, near, far = make_guests(
+        lab,
+        Spec("client", net, "h1", [everybody]),
+        Spec("near", net, "h1", [everybody]),
+        Spec("far", net, "h2", [everybody]),
+    )
+    return client, near, far
 
 
 @contextlib.contextmanager

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lab import address, clean, open_group, pings, port, temporary_lab, wait_until
+from tests.support.lab import address, open_group, pings, port, temporary_lab, wait_until
+from tests.support.lab_cleanup import clean
 from tests.support.lab_control import Lab, dhcp_options
 from tests.support.lab_dhcp import (
     addresses,

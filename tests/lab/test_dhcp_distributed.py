@@ -10,10 +10,11 @@ import pytest
 
 from neutrino.lab.api_client import Object
 from tests.support.lab import address, open_group, temporary_lab, wait_until
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_dhcp import addresses, elsewhere, home, pid, served, servers, wait_for_renewal
 from tests.support.lab_metadata import metadata_route, wait_for_metadata
-from tests.support.routing_lab import drift_on, make_router, reaches, routers_cleaned, tenant_network
+from tests.support.routing_lab import drift_on, make_router, reaches, tenant_network
 
 SERVER = "[DEFAULT]\nagent_down_time = 16\n"
 AGENT = """[DEFAULT]
@@ -44,7 +45,7 @@ def lab(module_lab: Lab) -> Iterator[Lab]:
         return sum(agent["alive"] for agent in module_lab.api.list("agent")) == AGENTS * len(module_lab.hosts)
 
     wait_until(all_alive, 30, "not all agents are alive")
-    with routers_cleaned(module_lab):
+    with cleaned(module_lab):
         open_group(module_lab)
         yield module_lab
 

@@ -16,6 +16,7 @@ from neutrino.lab.hosts.namespaces import host_command, run
 from neutrino.lab.settings import FABRIC, UNDERLAY
 from tests.support.commands import Done, loaded
 from tests.support.lab import network, open_group
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.routing_lab import wait_until_no_drift
 
@@ -23,7 +24,7 @@ Finding = dict[str, Any]
 
 
 @pytest.fixture
-def site(lab: Lab) -> Lab:
+def site(lab: Lab) -> Iterator[Lab]:
     """Two instances on a tunnelled network, each on a host of its own, so that the hosts are peers."""
     blue, group = network(lab, "blue"), open_group(lab)
     lab.vm("a", network=blue["id"], host="h1", security_groups=[group])
@@ -36,7 +37,8 @@ def site(lab: Lab) -> Lab:
     wait_until(is_peer, 30, "h1 does not know h2")
     for host in ("h1", "h2"):  # what an agent has not applied yet would be drift
         wait_until_no_drift(lab, host)
-    return lab
+    with cleaned(lab):
+        yield lab
 
 
 def doctor(lab: Lab, host: str, *arguments: str) -> tuple[int, list[Finding]]:

@@ -10,22 +10,15 @@ import pytest
 
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
-from tests.support.dvr_lab import distributed_lab, gaps, namespaces, wait_for_nothing_of
+from tests.support.dvr_lab import agent_mode, gaps, namespaces, wait_for_nothing_of
 from tests.support.lab import Pinging, log_sizes, restricted_datapaths
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, allow, make_group, make_guests
-from tests.support.routing_checks import (
-    check_forwarded_ports,
-    check_ipv6_out,
-    check_route_through,
-    check_same_addresses,
-    check_without_translation,
-)
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
     SOON,
-    can_connect,
     delete_router,
     devices_of,
     external_network,
@@ -34,7 +27,6 @@ from tests.support.routing_lab import (
     in_router,
     make_router,
     reaches,
-    routers_cleaned,
     source_seen,
     tenant_network,
     wait_for_floating_ip,
@@ -46,13 +38,6 @@ from tests.support.routing_lab import (
 CENTRAL = "h1"  # has the SNAT; the others route for themselves alone
 TUNNELLED = "udp port 4789"
 OUTSIDE = "external"  # the wire, by the name of its device on each host
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    # Instances find each other and their router without the host's answers; those of `test_dvr_ha` have them.
-    with distributed_lab(central=(CENTRAL,)) as made, restricted_datapaths(made):
-        yield made
 
 
 @dataclasses.dataclass
@@ -82,7 +67,11 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(lab: Lab) -> Iterator[Site]:
-    with routers_cleaned(lab):
+    lab.stop_agent("h2")
+    lab.start_agent("h2", {"DEFAULT": {"agent_mode": "dvr"}})
+    wait_until(lambda: agent_mode(lab, "h2") == "dvr", SOON, "h2 still takes SNAT parts")
+    # Instances find each other and their router without the host's answers; those of `test_dvr_ha` have them.
+    with restricted_datapaths(lab), cleaned(lab):
         out = external_network(lab)
         wire = {"provider:physical_network": "physnet1"}
         networks = {
@@ -169,11 +158,6 @@ def test_arp_requests_for_the_gateway_stay_on_the_host(site: Site) -> None:
         assert f"who-has {gateway} " not in tunnels.text + wire.text
 
 
-def test_security_groups_hold_on_what_is_routed(site: Site) -> None:
-    assert can_connect(site.lab, "c", "shut", site.four("shut"), 22)
-    assert not can_connect(site.lab, "c", "shut", site.four("shut"), 23)
-
-
 # --- to the outside ---------------------------------------------------------------------------------------------------
 
 
@@ -184,10 +168,6 @@ def test_without_a_floating_ip_all_go_out_by_one_host(site: Site) -> None:
     with lab.capture("h2", f"icmp and host {MACHINE}", OUTSIDE) as own:
         assert reaches(lab, "a", MACHINE)
     assert [line for line in own.lines if line] == []
-
-
-def test_ipv6_is_routed_out(site: Site) -> None:
-    check_ipv6_out(site.lab, site.router, site["a"], site["b"])
 
 
 def test_a_floating_ip_in_and_out_by_the_instances_own_host(site: Site, public: Callable[[str], Object]) -> None:
@@ -202,15 +182,6 @@ def test_a_floating_ip_in_and_out_by_the_instances_own_host(site: Site, public: 
             assert reaches(lab, EXTERNAL, fip)
             own.wait_for("ICMP echo reply")
         assert "ICMP echo" not in elsewhere.text
-
-
-def test_floating_ips_among_themselves(site: Site, public: Callable[[str], Object]) -> None:
-    """On one host and across; one without comes under the router's address."""
-    fips = {name: public(name)["floating_ip_address"] for name in ("a", "c", "d")}
-    for source, target in (("a", "c"), ("a", "d"), ("c", "a")):
-        assert source_seen(site.lab, source, target, fips[target]) == fips[source]
-    assert source_seen(site.lab, "a", "c", site.four("c")) == site.four("a")
-    assert source_seen(site.lab, "e", "c", fips["c"]) == site.gateway
 
 
 def test_a_floating_ip_follows_its_port_to_another_host(site: Site, public: Callable[[str], Object]) -> None:
@@ -238,22 +209,6 @@ def test_a_floating_ip_that_is_taken_away(site: Site, public: Callable[[str], Ob
     wait_until_unreachable(lab, EXTERNAL, fip["floating_ip_address"])
     assert source_seen(lab, "a", EXTERNAL, MACHINE) == site.gateway
     wait_until(lambda: not namespaces(lab, "h2", "fip-"), SOON, "the floating IPs' namespace is still there")
-
-
-def test_without_translation(site: Site) -> None:
-    check_without_translation(site.lab, site.out, site.router, site["c"], site.gateway)
-
-
-def test_forwarded_ports_come_by_the_central_host(site: Site) -> None:
-    check_forwarded_ports(site.lab, site.out, site["a"], site.gateway)
-
-
-def test_a_route_through_an_instance(site: Site) -> None:
-    check_route_through(site.lab, site.router, site["b"], site["d"], site["c"])
-
-
-def test_tenants_with_the_same_addresses(site: Site) -> None:
-    check_same_addresses(site.lab, site.out, site["a"], [site.group], site.gateway, distributed=True)
 
 
 # --- as time goes by --------------------------------------------------------------------------------------------------

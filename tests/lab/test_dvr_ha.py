@@ -5,24 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
-from tests.support.dvr_lab import distributed_lab, gaps, in_snat, namespaces, wait_for_nothing_of
+from tests.support.dvr_lab import gaps, in_snat, namespaces, wait_for_nothing_of
 from tests.support.lab import Pinging
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
-from tests.support.routing_checks import (
-    check_floating_ips,
-    check_forwarded_ports,
-    check_ipv6_out,
-    check_route_through,
-    check_same_addresses,
-    check_without_translation,
-)
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
@@ -39,11 +30,8 @@ from tests.support.routing_lab import (
     hosts_of,
     in_router,
     make_router,
-    problems_of,
-    routers_cleaned,
     source_seen,
     tenant_network,
-    vrrp_blocked,
     wait_until_no_drift,
     wait_until_reachable,
     wait_until_unreachable,
@@ -53,12 +41,6 @@ CENTRAL = ("h1", "h2")  # have the SNAT part; h3 routes its own instances only
 FAILOVER_SECONDS = 15.0  # keepalived waits three and a half; the rest is for a busy machine
 CENTRAL_PORTS = ("network:router_centralized_snat", "network:router_gateway")
 INTERFACE = "network:router_interface_distributed"
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with distributed_lab(central=CENTRAL) as made:
-        yield made
 
 
 @dataclasses.dataclass
@@ -105,25 +87,24 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(lab: Lab) -> Iterator[Site]:
-    with routers_cleaned(lab):
-        out = external_network(lab)
-        wire = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
-        blue, green = tenant_network(lab, "blue", 1), tenant_network(lab, "green", 2, **wire)
-        router = make_router(lab, out, blue, green, distributed=True, ha=True)
-        group, _ = make_group(lab, "open", *EVERYTHING)
-        guests = make_guests(
-            lab,
-            Spec("a", blue, "h1", [group]),
-            Spec("b", green, "h2", [group]),
-            Spec("c", blue, "h3", [group]),
-            Spec("d", green, "h3", [group]),
-            Spec("e", blue, "h3", [group]),
-        )
-        made = Site(lab, out, router, group, {guest.name: guest for guest in guests})
-        for guest in guests:
-            wait_until_reachable(lab, guest.name, MACHINE)
-        yield made
+def site(lab: Lab) -> Site:
+    out = external_network(lab)
+    wire = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
+    blue, green = tenant_network(lab, "blue", 1), tenant_network(lab, "green", 2, **wire)
+    router = make_router(lab, out, blue, green, distributed=True, ha=True)
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    guests = make_guests(
+        lab,
+        Spec("a", blue, "h1", [group]),
+        Spec("b", green, "h2", [group]),
+        Spec("c", blue, "h3", [group]),
+        Spec("d", green, "h3", [group]),
+        Spec("e", blue, "h3", [group]),
+    )
+    made = Site(lab, out, router, group, {guest.name: guest for guest in guests})
+    for guest in guests:
+        wait_until_reachable(lab, guest.name, MACHINE)
+    return made
 
 
 # --- as it should be --------------------------------------------------------------------------------------------------
@@ -153,34 +134,6 @@ def test_its_ports_are_active(site: Site) -> None:
         return [(port["device_owner"], port["status"]) for port in site.ports(*owners) if port["status"] != "ACTIVE"]
 
     wait_until(lambda: others() == [], SOON, f"some are not ACTIVE: {others()}")
-
-
-@pytest.mark.parametrize(("source", "target"), [("a", "b"), ("a", "d"), ("b", "c"), ("c", "d"), ("d", "a")])
-def test_subnets_are_joined_and_nothing_is_translated(site: Site, source: str, target: str) -> None:
-    for version in (4, 6):
-        own, other = site[source].addresses[version], site[target].addresses[version]
-        assert source_seen(site.lab, source, target, other).removeprefix("::ffff:") == own
-
-
-def test_out_under_the_routers_address_from_every_host(site: Site) -> None:
-    for name in site.guests:
-        assert source_seen(site.lab, name, EXTERNAL, MACHINE) == site.gateway
-
-
-def test_without_translation(site: Site) -> None:
-    check_without_translation(site.lab, site.out, site.router, site["c"], site.gateway)
-
-
-def test_ipv6_is_routed_out(site: Site) -> None:
-    check_ipv6_out(site.lab, site.router, site["a"], site["c"])
-
-
-def test_floating_ips_in_and_out_and_among_themselves(site: Site) -> None:
-    check_floating_ips(site.lab, site.out, [site["a"], site["c"], site["d"]], site["b"], site.gateway)
-
-
-def test_forwarded_ports(site: Site) -> None:
-    check_forwarded_ports(site.lab, site.out, site["c"], site.gateway)
 
 
 def test_a_floating_ip_of_a_host_that_does_not_reach_the_outside(site: Site) -> None:
@@ -213,14 +166,6 @@ def test_the_address_of_a_deleted_floating_ip_is_used_again_on_another_host(site
     fip = floating_ip(lab, site.out, site["c"].port_id, floating_ip_address=address)
     assert source_seen(lab, EXTERNAL, "c", address) == MACHINE
     lab.api.delete("floatingip", fip["id"])
-
-
-def test_a_route_through_an_instance(site: Site) -> None:
-    check_route_through(site.lab, site.router, site["c"], site["b"], site["d"])
-
-
-def test_tenants_with_the_same_addresses(site: Site) -> None:
-    check_same_addresses(site.lab, site.out, site["c"], [site.group], site.gateway, distributed=True, ha=True)
 
 
 def test_an_agent_that_is_killed_and_restarted_causes_no_failover(site: Site) -> None:
@@ -278,19 +223,6 @@ def test_the_loss_of_the_active_host(site: Site) -> None:
     for guest in site.guests.values():
         wait_until_reachable(lab, guest.name, MACHINE)
     lab.api.delete("floatingip", fip["id"])
-
-
-def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
-    lab = site.lab
-    with vrrp_blocked(CENTRAL, lambda host, *argv: in_snat(lab, site.router, host, *argv)):
-        wait_until(
-            lambda: any("at once" in text for text in problems_of(lab)), SOON + 20, "no agent reports the conflict"
-        )
-    wait_until(lambda: problems_of(lab) == [], SOON, f"it is still shown: {problems_of(lab)}")
-    active = site.active
-    wait_until(lambda: site.bound_hosts() == {active}, SOON, "the ports are not where the router is")
-    for guest in site.guests.values():
-        wait_until_reachable(lab, guest.name, MACHINE)
 
 
 # --- changes ----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ import pytest
 
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
-from tests.support.dvr_lab import distributed_lab
 from tests.support.firewall import (
     GRE,
     ICMP,
@@ -43,7 +42,6 @@ from tests.support.routing_lab import (
     floating_ip,
     in_router,
     make_router,
-    routers_cleaned,
     tenant_network,
     wait_until_no_drift,
     wait_until_reachable,
@@ -58,12 +56,6 @@ KINDS: dict[str, dict[str, bool]] = {
     "dvr-ha": {"distributed": True, "ha": True},
 }
 NAMES = {TCP: "tcp", UDP: "udp", ICMP: "icmp"}
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with distributed_lab(central=CENTRAL) as made:
-        yield made
 
 
 class Firewalls:
@@ -167,23 +159,22 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(lab: Lab) -> Iterator[Site]:
-    with routers_cleaned(lab):
-        out = external_network(lab)
-        group, _ = make_group(lab, "open", *EVERYTHING)
-        routers, specs = {}, []
-        for number, (kind, attributes) in enumerate(KINDS.items()):
-            blue = tenant_network(lab, f"{kind}-blue", 2 * number + 1)
-            red = tenant_network(lab, f"{kind}-red", 2 * number + 2)
-            routers[kind] = make_router(lab, out, blue, red, **{"ha": False, "distributed": False, **attributes})
-            places = ((f"{kind}-blue", blue, "h3"), (f"{kind}-red", red, "h2"), (f"{kind}-near", red, "h3"))
-            specs += [Spec(*place, [group]) for place in places]
-            if kind == "legacy":
-                specs.append(Spec("peer", blue, "h3", [group]))
-        guests = {guest.name: guest for guest in make_guests(lab, *specs)}
-        for name in guests:
-            wait_until_reachable(lab, name, MACHINE)
-        yield Site(lab, out, routers, guests)
+def site(lab: Lab) -> Site:
+    out = external_network(lab)
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    routers, specs = {}, []
+    for number, (kind, attributes) in enumerate(KINDS.items()):
+        blue = tenant_network(lab, f"{kind}-blue", 2 * number + 1)
+        red = tenant_network(lab, f"{kind}-red", 2 * number + 2)
+        routers[kind] = make_router(lab, out, blue, red, **{"ha": False, "distributed": False, **attributes})
+        places = ((f"{kind}-blue", blue, "h3"), (f"{kind}-red", red, "h2"), (f"{kind}-near", red, "h3"))
+        specs += [Spec(*place, [group]) for place in places]
+        if kind == "legacy":
+            specs.append(Spec("peer", blue, "h3", [group]))
+    guests = {guest.name: guest for guest in make_guests(lab, *specs)}
+    for name in guests:
+        wait_until_reachable(lab, name, MACHINE)
+    return Site(lab, out, routers, guests)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -25,7 +25,6 @@ from tests.support.lab_guests import (
     allow,
     attempts,
     can_ping,
-    cleaned,
     connections,
     expect,
     flows,
@@ -61,21 +60,20 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(session_lab: Lab) -> Iterator[Place]:
-    with cleaned(session_lab) as lab:
-        _restart(lab, dict.fromkeys(HYBRID_HOSTS, "iptables_hybrid"))
-        clients, _ = make_group(lab, "clients")
-        everybody, _ = make_group(lab, "open", *EVERYTHING)
-        net = make_network(lab, "blue")
-        client, near, far, native, ear = make_guests(
-            lab,
-            Spec("client", net, "h1", [clients]),
-            Spec("near", net, "h1", [everybody]),
-            Spec("far", net, "h2", [everybody]),
-            Spec("native", net, "h3", [everybody]),
-            Spec("ear", net, "h3", values=UNSECURED),
-        )
-        yield Place(lab, net, clients, everybody, client, (near, far), native, ear)
+def place(lab: Lab) -> Place:
+    _restart(lab, dict.fromkeys(HYBRID_HOSTS, "iptables_hybrid"))
+    clients, _ = make_group(lab, "clients")
+    everybody, _ = make_group(lab, "open", *EVERYTHING)
+    net = make_network(lab, "blue")
+    client, near, far, native, ear = make_guests(
+        lab,
+        Spec("client", net, "h1", [clients]),
+        Spec("near", net, "h1", [everybody]),
+        Spec("far", net, "h2", [everybody]),
+        Spec("native", net, "h3", [everybody]),
+        Spec("ear", net, "h3", values=UNSECURED),
+    )
+    return Place(lab, net, clients, everybody, client, (near, far), native, ear)
 
 
 def test_such_ports_are_plugged_through_a_bridge_and_not_filtered_in_the_switch(place: Place) -> None:

@@ -6,7 +6,6 @@ Seen on the wires, by capture on the underlay.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 import pytest
 
@@ -21,7 +20,6 @@ from tests.support.lab_guests import (
     VERSIONS,
     Guest,
     Spec,
-    cleaned,
     converse,
     make_group,
     make_guests,
@@ -46,24 +44,24 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(datapaths: Lab) -> Iterator[Place]:
-    with cleaned(datapaths) as lab:
-        group, _ = make_group(lab, "open", *EVERYTHING)
-        wide, narrow = make_network(lab, "wide"), make_network(lab, "narrow")
-        guests = make_guests(
-            lab,
-            Spec("first", wide, "h1", [group]),
-            Spec("second", wide, "h2", [group]),
-            Spec("third", wide, "h3", [group]),
-            Spec("narrow", narrow, "h1", [group]),
-            Spec("partner", narrow, "h2", [group]),
-        )
-        place = Place(lab, group, *guests)
-        for version in VERSIONS:
-            wait_until_reachable(place.first, place.second, version)
-            wait_until_reachable(place.first, place.third, version)
-            wait_until_reachable(place.narrow, place.partner, version)
-        yield place
+def place(datapaths: Lab) -> Place:
+    lab = datapaths
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    wide, narrow = make_network(lab, "wide"), make_network(lab, "narrow")
+    guests = make_guests(
+        lab,
+        Spec("first", wide, "h1", [group]),
+        Spec("second", wide, "h2", [group]),
+        Spec("third", wide, "h3", [group]),
+        Spec("narrow", narrow, "h1", [group]),
+        Spec("partner", narrow, "h2", [group]),
+    )
+    place = Place(lab, group, *guests)
+    for version in VERSIONS:
+        wait_until_reachable(place.first, place.second, version)
+        wait_until_reachable(place.first, place.third, version)
+        wait_until_reachable(place.narrow, place.partner, version)
+    return place
 
 
 def test_unicast_goes_to_one_host_only(place: Place) -> None:

@@ -20,7 +20,6 @@ from neutrino.lab.hosts.ovs import SWITCH
 from tests.support.lab import (
     Pinging,
     address,
-    clean,
     connects,
     listening,
     network,
@@ -29,6 +28,7 @@ from tests.support.lab import (
     traces,
     wait_until,
 )
+from tests.support.lab_cleanup import clean
 from tests.support.lab_control import Lab
 from tests.support.neutrino import PROGRAM
 from tests.support.ports import free_port

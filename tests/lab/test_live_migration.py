@@ -38,7 +38,6 @@ from tests.support.lab_guests import (
     Guest,
     Spec,
     attempts,
-    cleaned,
     converse,
     expect,
     make_group,
@@ -65,23 +64,18 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def places(session_lab: Lab) -> Iterator[dict[str, Place]]:
-    with cleaned(session_lab) as lab:
-        group, _ = make_group(lab, "open", *EVERYTHING)
-        vlan = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
-        networks = {"vxlan": make_network(lab, "vxlan"), "vlan": make_network(lab, "vlan", **vlan)}
-        hosts = {"traveller": "h1", "neighbour": "h1", "host": "h2", "third": "h3"}
-        guests = iter(
-            make_guests(
-                lab,
-                *(
-                    Spec(f"{kind}-{name}", net, on, [group])
-                    for kind, net in networks.items()
-                    for name, on in hosts.items()
-                ),
-            )
+def places(lab: Lab) -> dict[str, Place]:
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    vlan = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
+    networks = {"vxlan": make_network(lab, "vxlan"), "vlan": make_network(lab, "vlan", **vlan)}
+    hosts = {"traveller": "h1", "neighbour": "h1", "host": "h2", "third": "h3"}
+    guests = iter(
+        make_guests(
+            lab,
+            *(Spec(f"{kind}-{name}", net, on, [group]) for kind, net in networks.items() for name, on in hosts.items()),
         )
-        yield {kind: Place(lab, *(next(guests) for _ in hosts)) for kind in networks}
+    )
+    return {kind: Place(lab, *(next(guests) for _ in hosts)) for kind in networks}
 
 
 @contextlib.contextmanager

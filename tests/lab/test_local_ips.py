@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,7 +16,6 @@ from tests.support.lab_guests import (
     SOON,
     Guest,
     Spec,
-    cleaned,
     make_group,
     make_guests,
     make_network,
@@ -58,19 +56,18 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(session_lab: Lab) -> Iterator[Site]:
-    with cleaned(session_lab) as lab:
-        group, _ = make_group(lab, "open", *EVERYTHING)
-        net = make_network(lab, "local")
-        specs = [Spec(f"client-{host}", net, host, [group]) for host in ("h1", "h2", "h3")]
-        specs += [Spec(f"server-{host}", net, host, [group]) for host in ("h1", "h2")]
-        guests = {guest.name: guest for guest in make_guests(lab, *specs)}
-        yield Site(
-            lab,
-            net,
-            {host: guests[f"client-{host}"] for host in ("h1", "h2", "h3")},
-            {host: guests[f"server-{host}"] for host in ("h1", "h2")},
-        )
+def site(lab: Lab) -> Site:
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    net = make_network(lab, "local")
+    specs = [Spec(f"client-{host}", net, host, [group]) for host in ("h1", "h2", "h3")]
+    specs += [Spec(f"server-{host}", net, host, [group]) for host in ("h1", "h2")]
+    guests = {guest.name: guest for guest in make_guests(lab, *specs)}
+    return Site(
+        lab,
+        net,
+        {host: guests[f"client-{host}"] for host in ("h1", "h2", "h3")},
+        {host: guests[f"server-{host}"] for host in ("h1", "h2")},
+    )
 
 
 def answer(client: Guest, server: Guest, address: str, to: str = "") -> tuple[str, str] | None:

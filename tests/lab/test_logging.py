@@ -14,7 +14,7 @@ import pytest
 
 from neutrino.lab.errors import wait_until
 from tests.support.lab_control import Lab
-from tests.support.lab_guests import SOON, Guest, Spec, allow, cleaned, make_group, make_guests, make_network
+from tests.support.lab_guests import SOON, Guest, Spec, allow, make_group, make_guests, make_network
 from tests.support.lab_qos import meters
 
 FIELD = re.compile(r"(\w+)=(\[.*?\]|\S+)")
@@ -71,22 +71,21 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(session_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with cleaned(session_lab) as lab:
-        rules = (allow("udp", OPEN), allow("udp", OPEN, ethertype="IPv6"))
-        group, _ = make_group(lab, "web", *rules)
-        other, _ = make_group(lab, "other")
-        net = make_network(lab, "logged")
-        file = tmp_path_factory.mktemp("log") / "network.log"
-        lab.stop_agent("h1")
-        lab.start_agent("h1", {"network_log": {"local_output_log_base": str(file)}})
-        guests = make_guests(
-            lab,
-            Spec("logged", net, "h1", [group, other]),
-            Spec("near", net, "h1", [other]),
-            Spec("far", net, "h2", [other]),
-        )
-        yield Site(lab, file, group, other, *guests)
+def site(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    rules = (allow("udp", OPEN), allow("udp", OPEN, ethertype="IPv6"))
+    group, _ = make_group(lab, "web", *rules)
+    other, _ = make_group(lab, "other")
+    net = make_network(lab, "logged")
+    file = tmp_path_factory.mktemp("log") / "network.log"
+    lab.stop_agent("h1")
+    lab.start_agent("h1", {"network_log": {"local_output_log_base": str(file)}})
+    guests = make_guests(
+        lab,
+        Spec("logged", net, "h1", [group, other]),
+        Spec("near", net, "h1", [other]),
+        Spec("far", net, "h2", [other]),
+    )
+    return Site(lab, file, group, other, *guests)
 
 
 @pytest.mark.parametrize("version", [4, 6])

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lab import clean, network, open_group, port, temporary_lab, wait_until
+from tests.support.lab import network, open_group, port, wait_until
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_dhcp import configured_by_udhcpc
 from tests.support.lab_metadata import IDENTITY, SIX, asking, curl, metadata_route, wait_for_metadata
 from tests.support.routing_lab import wait_until_no_drift
+from tests.support.shared_labs import wait_for_agents
 
-ROLES = ("l2", "dhcp", "l3", "metadata")
-AGENTS = {"Open vSwitch agent", "DHCP agent", "L3 agent", "Metadata agent"}
 # The requests of cloud-init, in its order: first as OpenStack's data source, then as EC2's.
 CLOUD_INIT = (
     *("/openstack", "/openstack/", "/openstack/latest/meta_data.json", "/openstack/2018-08-27/network_data.json"),
@@ -25,26 +25,11 @@ CLOUD_INIT = (
 )
 
 
-@pytest.fixture(scope="module")
-def module_lab() -> Iterator[Lab]:
-    with temporary_lab(hosts=1, roles=ROLES) as lab:
-        yield lab
-
-
-@pytest.fixture
-def lab(module_lab: Lab) -> Iterator[Lab]:
-    wait_until(lambda: _alive(module_lab) == AGENTS, 30, "not all agents are alive")
-    yield module_lab
-    for router in module_lab.api.list("router"):
-        module_lab.api.update("router", router["id"], routes=[])
-        for interface in module_lab.api.list("port", device_id=router["id"]):
-            act(module_lab, router["id"], "remove_router_interface", port_id=interface["id"])
-        module_lab.api.delete("router", router["id"])
-    clean(module_lab)
-
-
-def _alive(lab: Lab) -> set[str]:
-    return {agent["agent_type"] for agent in lab.api.list("agent") if agent["alive"]}
+@pytest.fixture(autouse=True)
+def clean_lab(lab: Lab) -> Iterator[None]:
+    wait_for_agents(lab)
+    with cleaned(lab):
+        yield
 
 
 def act(lab: Lab, router: str, verb: str, **body: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.lab import network, open_group, temporary_lab, wait_until
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_metadata import IDENTITY, curl, wait_for_metadata
 from tests.support.routing_lab import (
@@ -15,7 +16,6 @@ from tests.support.routing_lab import (
     detach,
     host_of,
     move_router,
-    routers_cleaned,
     wait_until_no_drift,
 )
 
@@ -37,7 +37,7 @@ def module_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def lab(module_lab: Lab) -> Iterator[Lab]:
-    with routers_cleaned(module_lab):
+    with cleaned(module_lab):
         yield module_lab
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from neutrino.agent.l3.services.meters import FILE
 from neutrino.lab.api_client import Object
-from tests.support.dvr_lab import distributed_lab
 from tests.support.lab import wait_until
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
 from tests.support.routing_lab import (
@@ -27,7 +27,6 @@ from tests.support.routing_lab import (
     external_network,
     floating_ip,
     make_router,
-    routers_cleaned,
     tenant_network,
     wait_until_no_drift,
     wait_until_reachable,
@@ -41,13 +40,6 @@ KINDS: dict[str, dict[str, Any]] = {
 LABELS, RULES = "/v2.0/metering/metering-labels", "/v2.0/metering/metering-label-rules"
 PAYLOAD = 100  # bytes of data of a ping
 PACKET = PAYLOAD + 28  # with its headers
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    often = "[DEFAULT]\nmeasure_interval = 1\nreport_interval = 1\n"
-    with distributed_lab(central=("h1", "h2"), hosts=2, more=often) as made:
-        yield made
 
 
 @dataclasses.dataclass
@@ -109,7 +101,7 @@ def counters(lab: Lab, host: str, label: str) -> list[str]:
 
 @pytest.fixture(scope="module", params=KINDS)
 def site(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Site]:
-    with routers_cleaned(lab):
+    with cleaned(lab):
         out, network = external_network(lab), tenant_network(lab, "blue", 1)
         router = make_router(lab, out, network, **KINDS[request.param])
         group, _ = make_group(lab, "open", *EVERYTHING)

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.support.lab import clean, network, open_group, temporary_lab, wait_until
+from tests.support.lab import network, open_group, wait_until
 from tests.support.lab_control import Lab
 from tests.support.lab_dhcp import pid
 from tests.support.lab_metadata import curl, wait_for_metadata
 from tests.support.metrics import Scrape, parse
-
-ROLES = ("l2", "dhcp", "l3", "metadata")
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    agent = tmp_path_factory.mktemp("metrics") / "agent.conf"
-    agent.write_text("[agent]\nreport_interval = 1\ncheck_interval = 0.5\n")
-    with temporary_lab(hosts=1, roles=ROLES, agent_config_files=(str(agent),)) as made:
-        yield made
-        clean(made)
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from neutrino.lab.api_client import Object
-from tests.support.dvr_lab import distributed_lab
 from tests.support.lab import wait_until
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
 from tests.support.lab_trace import check_arrives, trace
@@ -27,7 +27,6 @@ from tests.support.routing_lab import (
     failed_host,
     in_router,
     make_router,
-    routers_cleaned,
     source_seen,
     wait_until_no_drift,
     wait_until_reachable,
@@ -41,12 +40,6 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 OUT, INSIDE = "2001:db8:203:113::/64", "2001:db8:203:114::/64"
 PROXIES = "/v2.0/ndp_proxies"
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with distributed_lab(central=("h1", "h2"), hosts=2) as made:
-        yield made
 
 
 @dataclasses.dataclass
@@ -90,7 +83,7 @@ def make_networks(lab: Lab) -> tuple[Object, Object]:
 
 @pytest.fixture(scope="module", params=KINDS)
 def site(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Site]:
-    with routers_cleaned(lab):
+    with cleaned(lab):
         out, inside = make_networks(lab)
         router = make_router(lab, out, inside, enable_ndp_proxy=True, **KINDS[request.param])
         group, _ = make_group(lab, "open", *EVERYTHING)

@@ -28,7 +28,6 @@ from tests.support.lab_guests import (
     Guest,
     Spec,
     attempts,
-    cleaned,
     expect,
     flows,
     make_group,
@@ -64,13 +63,12 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(session_lab: Lab) -> Iterator[Place]:
-    with cleaned(session_lab) as lab:
-        group, _ = make_group(lab, "open", *EVERYTHING)
-        net = make_network(lab, "blue")
-        hosts = {"subject": "h1", "neighbour": "h1", "far": "h2", "third": "h3"}
-        guests = make_guests(lab, *(Spec(name, net, host, [group]) for name, host in hosts.items()))
-        yield Place(lab, group, net, *guests)
+def place(lab: Lab) -> Place:
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    net = make_network(lab, "blue")
+    hosts = {"subject": "h1", "neighbour": "h1", "far": "h2", "third": "h3"}
+    guests = make_guests(lab, *(Spec(name, net, host, [group]) for name, host in hosts.items()))
+    return Place(lab, group, net, *guests)
 
 
 def _counts(lab: Lab) -> dict[tuple[str, str], int]:

@@ -24,8 +24,8 @@ from tests.support.delegation_lab import (
     wait_for_none,
     wait_for_prefix,
 )
-from tests.support.dvr_lab import distributed_lab
 from tests.support.lab import Pinging
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, make_group
 from tests.support.routing_lab import (
@@ -41,24 +41,17 @@ from tests.support.routing_lab import (
     in_router,
     make_router,
     move_router,
-    routers_cleaned,
     wait_until_no_drift,
     wait_until_reachable,
     wait_until_removed,
 )
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with distributed_lab(central=("h1", "h2"), hosts=2) as made:  # for routers of all kinds
-        yield made
-
-
 @pytest.fixture
 def isp(lab: Lab) -> Iterator[Isp]:
     """One for each test: a released prefix is delegated again."""
     with delegating(lab) as made:
-        with routers_cleaned(lab):
+        with cleaned(lab):
             yield made
         for host in lab.hosts:
             wait_until(lambda host=host: clients(lab, host) == {}, SOON, f"clients run on on {host}")  # type: ignore[misc]
@@ -213,7 +206,7 @@ def test_a_distributed_router_requests_prefixes_on_the_host_of_its_snat(lab: Lab
 
 
 def test_a_prefix_that_expires_is_replaced(lab: Lab) -> None:
-    with routers_cleaned(lab):
+    with cleaned(lab):
         with delegating(lab, lifetime=6) as isp:
             made = make_site(lab, isp)
             made.check(made.subnet)

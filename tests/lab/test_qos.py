@@ -21,7 +21,6 @@ from tests.support.lab_guests import (
     SOON,
     Guest,
     Spec,
-    cleaned,
     make_group,
     make_guests,
     make_network,
@@ -58,26 +57,22 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def whole(session_lab: Lab) -> Iterator[Site]:
-    with cleaned(session_lab) as lab:
-        group, _ = make_group(lab, "open", *EVERYTHING)
-        net = make_network(lab, "qos")
-        policy = Policy(lab, "gold")
-        lab.stop_agent("h1")
-        lab.start_agent("h1", RATES)
-        guests = make_guests(
-            lab,
-            Spec("limited", net, "h1", [group]),
-            Spec("peer", net, "h2", [group]),
-            Spec("hybrid", net, "h1", [group], hybrid=True),
-            Spec("free", net, "h1", [], {"port_security_enabled": False}),
-        )
-        for guest in guests[:1] + guests[2:]:
-            wait_until_reachable(guests[1], guest)
-        yield Site(lab, policy, *guests)
-        for guest in guests:
-            guest.update(qos_policy_id=None)
-        policy.delete()
+def whole(lab: Lab) -> Site:
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    net = make_network(lab, "qos")
+    policy = Policy(lab, "gold")
+    lab.stop_agent("h1")
+    lab.start_agent("h1", RATES)
+    guests = make_guests(
+        lab,
+        Spec("limited", net, "h1", [group]),
+        Spec("peer", net, "h2", [group]),
+        Spec("hybrid", net, "h1", [group], hybrid=True),
+        Spec("free", net, "h1", [], {"port_security_enabled": False}),
+    )
+    for guest in guests[:1] + guests[2:]:
+        wait_until_reachable(guests[1], guest)
+    return Site(lab, policy, *guests)
 
 
 @pytest.fixture

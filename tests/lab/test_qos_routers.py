@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
-from tests.support.dvr_lab import distributed_lab
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Spec, make_group, make_guests
 from tests.support.lab_qos import about, limited_policy, routed_rate, udp
@@ -23,7 +22,6 @@ from tests.support.routing_lab import (
     floating_ip,
     in_router,
     make_router,
-    routers_cleaned,
     source_seen,
     tenant_network,
     wait_until_no_drift,
@@ -32,12 +30,6 @@ from tests.support.routing_lab import (
 
 CENTRAL = ("h1", "h2")
 SETS = ("qos_ingress_bytes", "qos_egress_bytes")
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with distributed_lab(central=CENTRAL) as made:
-        yield made
 
 
 @dataclasses.dataclass
@@ -62,28 +54,27 @@ def change_policy(lab: Lab, policy: Object, kbps: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def site(lab: Lab) -> Iterator[Site]:
-    with routers_cleaned(lab):
-        out = external_network(lab)
-        group, _ = make_group(lab, "open", *EVERYTHING)
-        kinds = {"legacy": {}, "ha": {"ha": True}, "dvr": {"distributed": True}}
-        routers, specs = {}, []
-        for number, (kind, attributes) in enumerate(kinds.items(), 1):
-            network = tenant_network(lab, kind, number, six=False)
-            given = {"ha": False, "distributed": False, **attributes}
-            routers[kind] = make_router(lab, out, network, **given)
-            specs += [Spec(f"{kind}-{what}", network, "h3", [group]) for what in ("public", "plain")]
-        guests = {guest.name: guest for guest in make_guests(lab, *specs)}
-        policies = {
-            "gold": limited_policy(lab, "gold", ingress=3000, egress=6000),
-            "gate": limited_policy(lab, "gate", ingress=6000, egress=3000),
-        }
-        for router in routers.values():
-            gateway = {"network_id": out["id"], "qos_policy_id": policies["gate"]["id"]}
-            lab.api.update("router", router["id"], external_gateway_info=gateway)
-        for name in guests:
-            wait_until_reachable(lab, name, MACHINE)
-        yield Site(lab, out, routers, {name: guest.port_id for name, guest in guests.items()}, policies)
+def site(lab: Lab) -> Site:
+    out = external_network(lab)
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    kinds = {"legacy": {}, "ha": {"ha": True}, "dvr": {"distributed": True}}
+    routers, specs = {}, []
+    for number, (kind, attributes) in enumerate(kinds.items(), 1):
+        network = tenant_network(lab, kind, number, six=False)
+        given = {"ha": False, "distributed": False, **attributes}
+        routers[kind] = make_router(lab, out, network, **given)
+        specs += [Spec(f"{kind}-{what}", network, "h3", [group]) for what in ("public", "plain")]
+    guests = {guest.name: guest for guest in make_guests(lab, *specs)}
+    policies = {
+        "gold": limited_policy(lab, "gold", ingress=3000, egress=6000),
+        "gate": limited_policy(lab, "gate", ingress=6000, egress=3000),
+    }
+    for router in routers.values():
+        gateway = {"network_id": out["id"], "qos_policy_id": policies["gate"]["id"]}
+        lab.api.update("router", router["id"], external_gateway_info=gateway)
+    for name in guests:
+        wait_until_reachable(lab, name, MACHINE)
+    return Site(lab, out, routers, {name: guest.port_id for name, guest in guests.items()}, policies)
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------

@@ -6,11 +6,10 @@ in by the other is lost. `BEYOND` is behind both of its addresses.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +18,8 @@ from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.fabric import checksum_in_software
 from neutrino.lab.hosts.namespaces import ip_batch
 from neutrino.lab.settings import FABRIC
-from tests.support.dvr_lab import OPTIONS
 from tests.support.frr_peer import FrrBfd, frr_bfd
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
 from tests.support.lab_trace import check_arrives
@@ -35,8 +34,6 @@ from tests.support.routing_lab import (
     floating_ip,
     gateway_address,
     make_router,
-    routed_lab,
-    routers_cleaned,
     source_seen,
     tenant_network,
     wait_until_no_drift,
@@ -51,22 +48,12 @@ KINDS: dict[str, Object] = {
     "distributed-ha": {"distributed": True, "ha": True},
 }
 _SYN6 = f"ip6 and tcp and dst host {BEYOND6}"
-BFD_MILLISECONDS = 300
+BFD_MILLISECONDS = 300  # as the lab's hosts have it
 FLOWS = 24  # that all of them take one of two next hops by chance: once in 2^23
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
-        options = Path(directory) / "l3.conf"
-        bfd = f"[DEFAULT]\nbfd_interval = {BFD_MILLISECONDS}\n"
-        options.write_text(OPTIONS.format(mode="dvr_snat") + bfd)
-        with routed_lab(hosts=2, agent_config_files=(str(options),)) as made:
-            _connect_machine(made)
-            yield made
-
-
-def _connect_machine(lab: Lab) -> None:
+@contextlib.contextmanager
+def connected_machine(lab: Lab) -> Iterator[None]:
     """Connect the machine to the provider network too."""
     uplink = f"link add machine2 type veth peer name eth1 netns {lab.holder(EXTERNAL)}"
     lab.inside(FABRIC, lambda: ip_batch([uplink, "link set machine2 master provider up"]))
@@ -81,6 +68,13 @@ def _connect_machine(lab: Lab) -> None:
     lab.inside(EXTERNAL, lambda: checksum_in_software("eth1"))
     for device in ("all", "eth0", "eth1"):
         lab.run(EXTERNAL, ["sysctl", "-qw", f"net.ipv4.conf.{device}.rp_filter=1"])
+    try:
+        yield
+    finally:
+        lab.inside(FABRIC, lambda: ip_batch(["link del machine2"]))
+        lab.inside(EXTERNAL, lambda: ip_batch([f"address del {BEYOND}/32 dev lo", f"address del {BEYOND6}/128 dev lo"]))
+        for device in ("all", "eth0"):
+            lab.run(EXTERNAL, ["sysctl", "-qw", f"net.ipv4.conf.{device}.rp_filter=0"])
 
 
 @dataclasses.dataclass
@@ -147,7 +141,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def outside(lab: Lab) -> Iterator[Outside]:
-    with routers_cleaned(lab):
+    with connected_machine(lab), cleaned(lab):
         provider = {"provider:network_type": "flat", "provider:physical_network": "physnet1"}
         two = lab.api.create("network", name="second", **provider, **{"router:external": True})
         pool = [{"start": "198.51.100.10", "end": "198.51.100.250"}]
@@ -170,6 +164,7 @@ def site(lab: Lab, outside: Outside, request: pytest.FixtureRequest) -> Iterator
     wait_until_reachable(lab, "a", MACHINE)
     wait_until_reachable(lab, "a", SECOND)
     yield made
+    lab.run(EXTERNAL, ["ip", "route", "del", "fd00:1::/64"])
     for found in lab.api.list("floatingip"):
         lab.api.delete("floatingip", found["id"])
     delete_router(lab, router["id"])

@@ -1,10 +1,12 @@
-"""Routers on real packets: between subnets and hosts, to the outside and back, and across changes and restarts."""
+"""Centralized routers on real packets, across changes and restarts. What they have in common with routers of other kinds
+is tested in `test_router_kinds`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -12,48 +14,36 @@ from neutrino.lab.api_client import ApiError, Object
 from neutrino.lab.errors import wait_until
 from tests.support.lab import Pinging, log_sizes
 from tests.support.lab_control import Lab
-from tests.support.lab_guests import EVERYTHING, Guest, Spec, allow, make_group, make_guests
+from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
-    MACHINE6,
     PATIENCE,
     SOON,
     addresses_in,
     attach,
-    can_connect,
-    can_ping,
     connect,
     delete_router,
     detach,
     devices_of,
     drift_on,
     external_network,
-    floating_ip,
     gateway_address,
     host_of,
     in_router,
     l3_agent,
     make_router,
     move_router,
+    place_router,
     reaches,
-    routed_lab,
-    routers_cleaned,
     source_seen,
     tenant_network,
-    udp_source_seen,
     wait_for_floating_ip,
     wait_until_no_drift,
     wait_until_reachable,
     wait_until_removed,
     wait_until_unreachable,
 )
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with routed_lab(hosts=2) as made:
-        yield made
 
 
 @dataclasses.dataclass
@@ -74,111 +64,31 @@ class Site:
     def four(self, name: str) -> str:
         return self.guests[name].addresses[4]
 
-    def six(self, name: str) -> str:
-        return self.guests[name].addresses[6]
-
     @property
     def gateway(self) -> str:
         return gateway_address(self.lab, self.router)
 
 
 @pytest.fixture(scope="module")
-def site(lab: Lab) -> Iterator[Site]:
-    with routers_cleaned(lab):
-        out = external_network(lab)
-        blue, red = tenant_network(lab, "blue", 1), tenant_network(lab, "red", 2)
-        router = make_router(lab, out, blue, red)
-        group, _ = make_group(lab, "open", *EVERYTHING)
-        shut, _ = make_group(lab, "shut", allow("tcp", 22), allow("tcp", 22, ethertype="IPv6"))
-        guests = make_guests(
-            lab,
-            Spec("a", blue, "h1", [group]),
-            Spec("b", blue, "h2", [group]),
-            Spec("c", red, "h2", [group]),
-            Spec("shut", red, "h1", [shut]),
-        )
-        made = Site(lab, out, blue, red, router, group, {guest.name: guest for guest in guests})
-        if host_of(lab, router) != "h1":
-            move_router(lab, router, "h1")
-        for name in ("a", "b", "c"):
-            wait_until_reachable(lab, name, MACHINE)
-        yield made
-
-
-# --- between subnets --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("source", "target"), [("a", "c"), ("c", "a"), ("b", "c"), ("a", "shut")])
-def test_subnets_are_joined_and_nothing_is_translated(site: Site, source: str, target: str) -> None:
-    """On one host and across, in both versions."""
-    for version in (4, 6):
-        own, other = site[source].addresses[version], site[target].addresses[version]
-        number = 22 if target == "shut" else 8080
-        assert source_seen(site.lab, source, target, other, number).removeprefix("::ffff:") == own
-
-
-def test_security_groups_hold_on_what_is_routed(site: Site, public: Callable[[str], Object]) -> None:
-    fip = public("shut")["floating_ip_address"]
-    assert source_seen(site.lab, EXTERNAL, "shut", fip, 22) == MACHINE
-    assert not can_connect(site.lab, EXTERNAL, "shut", fip, 23)
-    assert not can_connect(site.lab, "a", "shut", site.four("shut"), 23)
-
-
-def test_a_route_through_an_instance(site: Site) -> None:
-    lab, beyond = site.lab, "10.99.0.1"
-    site["b"].update(allowed_address_pairs=[{"ip_address": "10.99.0.0/24"}])
-    lab.run("b", ["ip", "address", "add", f"{beyond}/32", "dev", "lo"])
-    assert not can_ping(lab, "c", beyond)
-    route = {"destination": "10.99.0.0/24", "nexthop": site.four("b")}
-    lab.api.update("router", site.router["id"], routes=[route])
-    wait_until_reachable(lab, "c", beyond)
-    lab.api.update("router", site.router["id"], routes=[])
-    wait_until_unreachable(lab, "c", beyond)
+def site(lab: Lab) -> Site:
+    out = external_network(lab)
+    blue, red = tenant_network(lab, "blue", 1), tenant_network(lab, "red", 2)
+    router = make_router(lab, out, blue, red)
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    guests = make_guests(
+        lab,
+        Spec("a", blue, "h1", [group]),
+        Spec("b", blue, "h2", [group]),
+        Spec("c", red, "h2", [group]),
+    )
+    made = Site(lab, out, blue, red, router, group, {guest.name: guest for guest in guests})
+    place_router(lab, router, "h1")
+    for name in ("a", "b", "c"):
+        wait_until_reachable(lab, name, MACHINE)
+    return made
 
 
 # --- to the outside ---------------------------------------------------------------------------------------------------
-
-
-def test_out_under_the_routers_address_or_without_translation(site: Site) -> None:
-    lab, gateway = site.lab, site.gateway
-    for name in ("a", "b", "c"):
-        assert source_seen(lab, name, EXTERNAL, MACHINE) == gateway
-    lab.run(EXTERNAL, ["ip", "route", "add", "10.0.1.0/24", "via", gateway])
-    info = {"network_id": site.out["id"]}
-    lab.api.update("router", site.router["id"], external_gateway_info={**info, "enable_snat": False})
-    try:
-        wait_until(lambda: source_seen(lab, "a", EXTERNAL, MACHINE) == site.four("a"), SOON, "it is still translated")
-        assert reaches(lab, EXTERNAL, site.four("a"))
-    finally:
-        lab.api.update("router", site.router["id"], external_gateway_info={**info, "enable_snat": True})
-        lab.run(EXTERNAL, ["ip", "route", "del", "10.0.1.0/24"])
-    wait_until(lambda: source_seen(lab, "a", EXTERNAL, MACHINE) == gateway, SOON, "it is not translated again")
-
-
-def test_ipv6_out_and_in_is_routed(site: Site) -> None:
-    lab = site.lab
-    lab.run(EXTERNAL, ["ip", "-6", "route", "add", "fd00:1::/64", "via", gateway_address(lab, site.router, 6)])
-    try:
-        assert source_seen(lab, "a", EXTERNAL, MACHINE6) == site.six("a")
-        assert source_seen(lab, EXTERNAL, "b", site.six("b")) == MACHINE6
-    finally:
-        lab.run(EXTERNAL, ["ip", "-6", "route", "del", "fd00:1::/64"])
-
-
-def test_a_floating_ip_in_and_out(site: Site, public: Callable[[str], Object]) -> None:
-    for name in ("a", "c"):  # on the router's host and on another
-        fip = public(name)["floating_ip_address"]
-        assert source_seen(site.lab, EXTERNAL, name, fip) == MACHINE
-        assert source_seen(site.lab, name, EXTERNAL, MACHINE) == fip
-
-
-def test_floating_ips_among_themselves(site: Site, public: Callable[[str], Object]) -> None:
-    """Each sees the other's floating IP; one without has the router's address."""
-    fips = {name: public(name)["floating_ip_address"] for name in ("a", "b", "c")}
-    for source, target in (("a", "b"), ("a", "c"), ("c", "a")):
-        assert source_seen(site.lab, source, target, fips[target]) == fips[source]
-    assert source_seen(site.lab, "a", "c", site.four("c")) == site.four("a")
-    assert source_seen(site.lab, "shut", "a", fips["a"]) == site.gateway
 
 
 def test_a_floating_ip_that_moves_takes_no_connection_along(site: Site, public: Callable[[str], Object]) -> None:
@@ -227,42 +137,6 @@ def test_connections_do_not_go_on_under_a_former_address_of_the_gateway(site: Si
         finally:
             lab.api.update("router", site.router["id"], external_gateway_info={**info, "external_fixed_ips": had})
     wait_until_reachable(lab, "b", MACHINE)
-
-
-def test_forwarded_ports(site: Site) -> None:
-    """Single ports and ranges; other ports of the address are not forwarded."""
-    lab = site.lab
-    fip = floating_ip(lab, site.out)
-    address, path = fip["floating_ip_address"], f"/v2.0/floatingips/{fip['id']}/port_forwardings"
-
-    def forward(protocol: str, external: str, internal: str) -> None:
-        ports = {"external_port_range": external, "internal_port_range": internal}
-        inner = {"internal_port_id": site["b"].port_id, "internal_ip_address": site.four("b")}
-        lab.api.request("POST", path, {"port_forwarding": {"protocol": protocol, **ports, **inner}})
-
-    forward("tcp", "2000:2002", "3000:3002")
-    forward("udp", "2000:2001", "53:53")
-    forward("tcp", "4000:65535", "4000:65535")
-    wait_for_floating_ip(lab, fip["id"], "ACTIVE")
-    for number in (4000, 65535):
-        assert source_seen(lab, EXTERNAL, "b", address, number, number) == MACHINE
-    assert source_seen(lab, EXTERNAL, "b", address, 2001, 3001) == MACHINE
-    assert source_seen(lab, EXTERNAL, "b", address, 2002, 3002) == MACHINE
-    for number in (2000, 2001):
-        wait_until(
-            lambda number=number: udp_source_seen(lab, EXTERNAL, "b", address, number, 53) == MACHINE,  # type: ignore[misc]
-            SOON,
-            "UDP is not forwarded",
-        )
-    assert not can_connect(lab, EXTERNAL, "b", address, 2003, 3003)
-    assert source_seen(lab, "b", EXTERNAL, MACHINE) == site.gateway
-    with connect(lab, EXTERNAL, "b", address, 2000, 3000) as talk:
-        assert talk.passes_data(PATIENCE)
-        for each in lab.api.request("GET", path)["port_forwardings"]:
-            lab.api.request("DELETE", f"{path}/{each['id']}")
-        wait_until(lambda: not talk.passes_data(), SOON, "a connection goes on that is forwarded no more")
-    wait_for_floating_ip(lab, fip["id"], "DOWN")
-    lab.api.delete("floatingip", fip["id"])
 
 
 # --- restarts ---------------------------------------------------------------------------------------------------------
@@ -380,28 +254,6 @@ def test_a_router_taken_from_its_host_and_given_back(site: Site, public: Callabl
     lab.api.request("POST", f"/v2.0/agents/{agent['id']}/l3-routers", {"router_id": router["id"]})
     wait_until_reachable(lab, EXTERNAL, fip["floating_ip_address"])
     wait_for_floating_ip(lab, fip["id"], "ACTIVE")
-
-
-def test_tenants_with_the_same_addresses(site: Site, public: Callable[[str], Object]) -> None:
-    lab = site.lab
-    again = tenant_network(lab, "blue again", 1, six=False)
-    router = make_router(lab, site.out, again, name="another")
-    values = {"fixed_ips": [{"ip_address": site.four("a"), "subnet_id": again["by_version"][4]["id"]}]}
-    (twin,) = make_guests(lab, Spec("twin", again, "h1", [site.group], values))
-    assert twin.addresses[4] == site.four("a")
-    other = gateway_address(lab, router)
-    assert source_seen(lab, "twin", EXTERNAL, MACHINE) == other != site.gateway
-    assert source_seen(lab, "a", EXTERNAL, MACHINE) == site.gateway
-    mine = public("a")["floating_ip_address"]
-    its = floating_ip(lab, site.out, twin.port_id)
-    assert source_seen(lab, EXTERNAL, "twin", its["floating_ip_address"]) == MACHINE
-    assert source_seen(lab, EXTERNAL, "a", mine) == MACHINE
-    assert source_seen(lab, "twin", "a", mine) == its["floating_ip_address"]
-    host, devices = host_of(lab, router), devices_of(lab, router)
-    lab.api.delete("floatingip", its["id"])
-    delete_router(lab, router["id"])
-    wait_until_removed(lab, router["id"], host, devices)
-    lab.delete_vm("twin")
 
 
 def test_a_router_made_while_no_agent_was_there(site: Site) -> None:

@@ -11,7 +11,7 @@ import dataclasses
 import errno
 import socket
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -44,7 +44,6 @@ from tests.support.lab_guests import (
     allow,
     attempts,
     can_ping,
-    cleaned,
     connections,
     expect,
     make_group,
@@ -85,20 +84,19 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(session_lab: Lab) -> Iterator[Place]:
-    with cleaned(session_lab) as lab:
-        clients, _ = make_group(lab, "clients")
-        strangers, _ = make_group(lab, "strangers")
-        everybody, _ = make_group(lab, "open", *EVERYTHING)
-        net = make_network(lab, "blue")
-        client, other, near, far = make_guests(
-            lab,
-            Spec("client", net, "h1", [clients]),
-            Spec("other", net, "h3", [strangers]),
-            Spec("near", net, "h1", [everybody]),
-            Spec("far", net, "h2", [everybody]),
-        )
-        yield Place(lab, clients, everybody, client, other, (near, far))
+def place(lab: Lab) -> Place:
+    clients, _ = make_group(lab, "clients")
+    strangers, _ = make_group(lab, "strangers")
+    everybody, _ = make_group(lab, "open", *EVERYTHING)
+    net = make_network(lab, "blue")
+    client, other, near, far = make_guests(
+        lab,
+        Spec("client", net, "h1", [clients]),
+        Spec("other", net, "h3", [strangers]),
+        Spec("near", net, "h1", [everybody]),
+        Spec("far", net, "h2", [everybody]),
+    )
+    return Place(lab, clients, everybody, client, other, (near, far))
 
 
 # --- who may ----------------------------------------------------------------------------------------------------------

@@ -42,7 +42,6 @@ from tests.support.lab_guests import (
     Guest,
     Spec,
     attempts,
-    cleaned,
     expect,
     make_group,
     make_guests,
@@ -71,22 +70,22 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(datapaths: Lab) -> Iterator[Place]:
-    with cleaned(datapaths) as lab:
-        group, _ = make_group(lab, "open", *EVERYTHING)
-        net = make_network(lab, "blue")
-        loose, _ = make_group(lab, "loose", *EVERYTHING, stateful=False)
-        secured, stateless, free, near, far, *peers = make_guests(
-            lab,
-            Spec("secured", net, "h1", [group]),
-            Spec("stateless", net, "h1", [loose]),
-            Spec("free", net, "h1", values=UNSECURED),
-            Spec("near", net, "h1", values=UNSECURED),
-            Spec("far", net, "h2", values=UNSECURED),
-            Spec("peer-near", net, "h1", [group]),
-            Spec("peer-far", net, "h2", [group]),
-        )
-        yield Place(lab, secured, stateless, free, (near, far), (peers[0], peers[1]))
+def place(datapaths: Lab) -> Place:
+    lab = datapaths
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    net = make_network(lab, "blue")
+    loose, _ = make_group(lab, "loose", *EVERYTHING, stateful=False)
+    secured, stateless, free, near, far, *peers = make_guests(
+        lab,
+        Spec("secured", net, "h1", [group]),
+        Spec("stateless", net, "h1", [loose]),
+        Spec("free", net, "h1", values=UNSECURED),
+        Spec("near", net, "h1", values=UNSECURED),
+        Spec("far", net, "h2", values=UNSECURED),
+        Spec("peer-near", net, "h1", [group]),
+        Spec("peer-far", net, "h2", [group]),
+    )
+    return Place(lab, secured, stateless, free, (near, far), (peers[0], peers[1]))
 
 
 def _answers(mac: str, sender: tuple[str, str], target: Guest) -> Frame:

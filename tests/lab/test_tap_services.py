@@ -23,7 +23,6 @@ from tests.support.lab_guests import (
     SOON,
     Guest,
     Spec,
-    cleaned,
     make_group,
     make_guests,
     make_network,
@@ -69,22 +68,21 @@ COLLECTOR = "10.255.0.200"  # in the underlay
 
 
 @pytest.fixture(scope="module")
-def site(session_lab: Lab) -> Iterator[Site]:
-    with cleaned(session_lab) as lab:
-        group, _ = make_group(lab, "open", *EVERYTHING)
-        closed, _ = make_group(lab, "closed")
-        net, other = make_network(lab, "tapped"), make_network(lab, "monitoring")
-        tapped, peer, near, far = make_guests(
-            lab,
-            Spec("tapped", net, "h1", [group]),
-            Spec("peer", net, "h2", [group]),
-            Spec("near", other, "h1", [closed]),
-            Spec("far", other, "h3", [closed]),
-        )
-        wait_until_reachable(tapped, peer)
-        lab.run("h3", ["ip", "address", "add", f"{COLLECTOR}/24", "dev", UNDERLAY])
-        yield Site(lab, tapped, peer, {"h1": near, "h3": far})
-        lab.run("h3", ["ip", "address", "delete", f"{COLLECTOR}/24", "dev", UNDERLAY])
+def site(lab: Lab) -> Iterator[Site]:
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    closed, _ = make_group(lab, "closed")
+    net, other = make_network(lab, "tapped"), make_network(lab, "monitoring")
+    tapped, peer, near, far = make_guests(
+        lab,
+        Spec("tapped", net, "h1", [group]),
+        Spec("peer", net, "h2", [group]),
+        Spec("near", other, "h1", [closed]),
+        Spec("far", other, "h3", [closed]),
+    )
+    wait_until_reachable(tapped, peer)
+    lab.run("h3", ["ip", "address", "add", f"{COLLECTOR}/24", "dev", UNDERLAY])
+    yield Site(lab, tapped, peer, {"h1": near, "h3": far})
+    lab.run("h3", ["ip", "address", "delete", f"{COLLECTOR}/24", "dev", UNDERLAY])
 
 
 def frame(source: Guest, target: Guest, mark: bytes) -> bytes:

@@ -17,7 +17,6 @@ from tests.support.lab_guests import (
     Guest,
     Spec,
     allow,
-    cleaned,
     make_group,
     make_guests,
     make_network,
@@ -48,26 +47,23 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(session_lab: Lab) -> Iterator[Site]:
-    with cleaned(session_lab) as lab:
-        net = make_network(lab, "blue")
-        open_, _ = make_group(lab, "open", *EVERYTHING)
-        closed, _ = make_group(lab, "closed")
-        mute, _ = make_group(lab, "mute", lets_out=False)
-        tagged = make_network(
-            lab, "tagged", **{"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
-        )
-        a, near, far, free, ear, *others = make_guests(
-            lab,
-            Spec("a", net, "h1", [open_], {"allowed_address_pairs": [{"ip_address": PAIRED}]}),
-            Spec("near", net, "h1", [open_]),
-            Spec("far", net, "h2", [open_]),
-            Spec("free", net, "h1", values=UNSECURED),
-            Spec("ear", net, "h2", values=UNSECURED),
-            Spec("tagged1", tagged, "h1", [open_]),
-            Spec("tagged2", tagged, "h2", [open_]),
-        )
-        yield Site(lab, net, a, near, far, free, ear, open_, closed, others[0], others[1], {"mute": mute})
+def site(lab: Lab) -> Site:
+    net = make_network(lab, "blue")
+    open_, _ = make_group(lab, "open", *EVERYTHING)
+    closed, _ = make_group(lab, "closed")
+    mute, _ = make_group(lab, "mute", lets_out=False)
+    tagged = make_network(lab, "tagged", **{"provider:network_type": "vlan", "provider:physical_network": "physnet1"})
+    a, near, far, free, ear, *others = make_guests(
+        lab,
+        Spec("a", net, "h1", [open_], {"allowed_address_pairs": [{"ip_address": PAIRED}]}),
+        Spec("near", net, "h1", [open_]),
+        Spec("far", net, "h2", [open_]),
+        Spec("free", net, "h1", values=UNSECURED),
+        Spec("ear", net, "h2", values=UNSECURED),
+        Spec("tagged1", tagged, "h1", [open_]),
+        Spec("tagged2", tagged, "h2", [open_]),
+    )
+    return Site(lab, net, a, near, far, free, ear, open_, closed, others[0], others[1], {"mute": mute})
 
 
 C = Case[Site]

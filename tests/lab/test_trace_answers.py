@@ -20,17 +20,14 @@ from tests.support.routing_lab import (
     external_network,
     floating_ip,
     gateway_address,
-    host_of,
     in_router,
     make_router,
-    move_router,
-    routed_lab,
-    routers_cleaned,
+    place_router,
     source_seen,
     tenant_network,
     wait_until_reachable,
 )
-from tests.support.trace_host import ask, follow, from_port, show, tcp, text_of
+from tests.support.trace_host import ask, follow, from_port, show, stop_answering, tcp, text_of
 
 NOWHERE = "02:00:00:00:00:77"
 
@@ -63,28 +60,25 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with routed_lab(hosts=2) as lab, routers_cleaned(lab):
-        out = external_network(lab)
-        blue, red = tenant_network(lab, "blue", 1, six=False), tenant_network(lab, "red", 2, six=False)
-        router = make_router(lab, out, blue, red)
-        group, _ = make_group(lab, "open", *EVERYTHING)
-        shut, _ = make_group(lab, "shut", allow("tcp", 22, remote_group_id=group))
-        guests = make_guests(
-            lab,
-            Spec("a", blue, "h1", [group]),
-            Spec("b", blue, "h2", [group]),
-            Spec("c", red, "h2", [group]),
-            Spec("shut", blue, "h1", [shut]),
-        )
-        if host_of(lab, router) != "h1":
-            move_router(lab, router, "h1")
-        for name in ("a", "c"):
-            wait_until_reachable(lab, name, MACHINE)
-        macs = {
-            fixed["ip_address"]: port["mac_address"] for port in lab.api.list("port") for fixed in port["fixed_ips"]
-        }
-        yield Site(lab, out, router, {guest.name: guest for guest in guests}, macs)
+def site(lab: Lab) -> Iterator[Site]:
+    out = external_network(lab)
+    blue, red = tenant_network(lab, "blue", 1, six=False), tenant_network(lab, "red", 2, six=False)
+    router = make_router(lab, out, blue, red)
+    group, _ = make_group(lab, "open", *EVERYTHING)
+    shut, _ = make_group(lab, "shut", allow("tcp", 22, remote_group_id=group))
+    guests = make_guests(
+        lab,
+        Spec("a", blue, "h1", [group]),
+        Spec("b", blue, "h2", [group]),
+        Spec("c", red, "h2", [group]),
+        Spec("shut", blue, "h1", [shut]),
+    )
+    place_router(lab, router, "h1")
+    for name in ("a", "c"):
+        wait_until_reachable(lab, name, MACHINE)
+    macs = {fixed["ip_address"]: port["mac_address"] for port in lab.api.list("port") for fixed in port["fixed_ips"]}
+    yield Site(lab, out, router, {guest.name: guest for guest in guests}, macs)
+    stop_answering(lab)
 
 
 def last(answers: list[tuple[str, HostAnswer]]) -> Exit:

@@ -25,7 +25,6 @@ from tests.support.lab_guests import (
     EVERYTHING,
     Guest,
     Spec,
-    cleaned,
     flows,
     make_group,
     make_guests,
@@ -54,21 +53,20 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(session_lab: Lab) -> Iterator[Site]:
-    with cleaned(session_lab) as lab:
-        _restart(lab)
-        net = make_network(lab, "blue")
-        open_, _ = make_group(lab, "open", *EVERYTHING)
-        closed, _ = make_group(lab, "closed")
-        a, far, hybrid = make_guests(
-            lab,
-            Spec("a", net, "h1", [open_]),
-            Spec("far", net, "h2", [open_]),
-            Spec("hybrid", net, "h3", [open_], hybrid=True),
-        )
-        for guest in (far, hybrid):
-            wait_until_reachable(a, guest)
-        yield Site(lab, net, a, far, hybrid, open_, closed)
+def site(lab: Lab) -> Site:
+    _restart(lab)
+    net = make_network(lab, "blue")
+    open_, _ = make_group(lab, "open", *EVERYTHING)
+    closed, _ = make_group(lab, "closed")
+    a, far, hybrid = make_guests(
+        lab,
+        Spec("a", net, "h1", [open_]),
+        Spec("far", net, "h2", [open_]),
+        Spec("hybrid", net, "h3", [open_], hybrid=True),
+    )
+    for guest in (far, hybrid):
+        wait_until_reachable(a, guest)
+    return Site(lab, net, a, far, hybrid, open_, closed)
 
 
 def _restart(lab: Lab) -> None:

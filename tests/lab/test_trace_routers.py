@@ -12,6 +12,7 @@ import pytest
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from tests.support.lab import temporary_lab
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
 from tests.support.lab_trace import Case, check, connects, created, datagrams, in_groups, pings, updated
@@ -26,7 +27,6 @@ from tests.support.routing_lab import (
     in_router,
     l3_agent,
     make_router,
-    routers_cleaned,
     tenant_network,
     wait_until_reachable,
 )
@@ -75,7 +75,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("trace")
     (directory / "agent.conf").write_text("[agent]\nrepair_interval = 3600\n")
     files = (str(directory / "agent.conf"),)
-    with temporary_lab(hosts=3, roles=("l2", "l3"), agent_config_files=files) as lab, routers_cleaned(lab):
+    with temporary_lab(hosts=3, roles=("l2", "l3"), agent_config_files=files) as lab, cleaned(lab):
         for host in lab.hosts:
             wait_until(lambda host=host: l3_agent(lab, host) is not None, SOON, f"no L3 agent on {host}")  # type: ignore[misc]
         open_, _ = make_group(lab, "open", *EVERYTHING)

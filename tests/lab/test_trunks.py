@@ -8,15 +8,16 @@ import pytest
 
 from neutrino.lab.errors import wait_until
 from tests.support.lab import Pinging, pings
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
-from tests.support.lab_guests import SOON, cleaned
+from tests.support.lab_guests import SOON
 from tests.support.lab_qos import Policy
 from tests.support.trunk_lab import GREEN, PARENT, RED, TAGS, VM, Site, made_site
 
 
 @pytest.fixture
-def site(session_lab: Lab) -> Iterator[Site]:
-    with cleaned(session_lab) as lab, made_site(lab) as made:
+def site(lab: Lab) -> Iterator[Site]:
+    with cleaned(lab), made_site(lab) as made:
         yield made
 
 
@@ -165,9 +166,9 @@ def test_a_live_migration(site: Site) -> None:
     assert len(site.traces("h3")) == 4
 
 
-def test_a_parent_behind_a_linux_bridge(session_lab: Lab) -> None:
+def test_a_parent_behind_a_linux_bridge(lab: Lab) -> None:
     """Hybrid plugging: iptables filters the parent's packets, the switch those of the subports."""
-    with cleaned(session_lab) as lab, made_site(lab, hybrid=True) as site:
+    with cleaned(lab), made_site(lab, hybrid=True) as site:
         lab.api.update("port", site.ports[RED]["id"], security_groups=[site.closed])
         site.wait_until_cut(RED)
         assert site.is_reached(PARENT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,8 +19,8 @@ from tests.support.routing_lab import (
     drift_on,
     external_network,
     gateway_address,
+    place_router,
     reaches,
-    routed_lab,
     wait_until_reachable,
     wait_until_unreachable,
 )
@@ -54,15 +53,11 @@ class Sites:
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with routed_lab(hosts=1) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def sites(lab: Lab) -> Sites:
     out = external_network(lab)
     left, right = (make_site(lab, out, name, number, HOST) for number, name in enumerate(("left", "right"), 1))
+    for site in (left, right):
+        place_router(lab, site.router, HOST)
     ike = made(lab, "ikepolicies", "ikepolicy", ike_version="v2", encryption_algorithm="aes-256-gcm-16", pfs="group19")
     ipsec = made(lab, "ipsecpolicies", "ipsecpolicy", encryption_algorithm="aes-256-gcm-16", pfs="group19")
     dpd = {"action": "restart", "interval": 2, "timeout": 6}

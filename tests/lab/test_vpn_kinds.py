@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 import pytest
 
 from neutrino.lab.api_client import Object
-from tests.support.dvr_lab import distributed_lab
 from tests.support.lab_control import Lab
 from tests.support.lab_trace import trace
 from tests.support.routing_lab import (
@@ -16,8 +14,7 @@ from tests.support.routing_lab import (
     external_network,
     failed_host,
     floating_ip,
-    host_of,
-    move_router,
+    place_router,
     reaches,
     wait_until_no_drift,
     wait_until_reachable,
@@ -38,12 +35,6 @@ class Sites:
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with distributed_lab(central=HOSTS, hosts=2) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def sites(lab: Lab) -> Sites:
     out = external_network(lab)
 
@@ -55,8 +46,7 @@ def sites(lab: Lab) -> Sites:
     ha = make_site(lab, out, "ha", 1, standby, ha=True)
     (active,), other = set(HOSTS) - {ha.host}, ha.host
     central = make_site(lab, out, "central", 2, other, ha=False, distributed=False)
-    if host_of(lab, central.router) != other:
-        move_router(lab, central.router, other)
+    place_router(lab, central.router, other)
     distributed = make_site(lab, out, "dvr", 3, other, ha=False, distributed=True)
     ike, ipsec = made(lab, "ikepolicies", "ikepolicy", ike_version="v2"), made(lab, "ipsecpolicies", "ipsecpolicy")
     quiet = {"initiator": "response-only", "dpd": {"action": "clear", "interval": 2, "timeout": 6}}

@@ -1,47 +1,20 @@
-"""Labs with distributed routers, and checks that their tests share.
-
-with distributed_lab(central=("h1",)) as lab:
-    router = make_router(lab, external_network(lab), tenant_network(lab, "blue", 1), distributed=True)
-"""
+"""Checks that tests of distributed routers share."""
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import LabError, wait_until
 from tests.support.lab import Pinging
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import flows
-from tests.support.routing_lab import SOON, l3_agent, remains_of, routed_lab
+from tests.support.routing_lab import SOON, l3_agent, remains_of
 
-OPTIONS = "[DEFAULT]\nagent_mode = {mode}\n[agent]\nenable_distributed_routing = true\n"
 BRIDGES = ("br-int", "br-tun", "br-provider", "br-ex")
 
 
-@contextlib.contextmanager
-def distributed_lab(central: Sequence[str], hosts: int = 3, more: str = "") -> Iterator[Lab]:
-    """The `central` hosts take SNAT parts of routers (dvr_snat); the others only route their own instances (dvr).
-
-    `more` is further configuration of the agents.
-    """
-    usual, other = ("dvr_snat", "dvr") if len(central) > hosts / 2 else ("dvr", "dvr_snat")
-    with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
-        options = Path(directory) / "dvr.conf"
-        options.write_text(OPTIONS.format(mode=usual) + more)
-        with routed_lab(hosts=hosts, agent_config_files=(str(options),)) as lab:
-            for host in lab.hosts:
-                if (host in central) != (usual == "dvr_snat"):
-                    lab.stop_agent(host)
-                    lab.start_agent(host, {"DEFAULT": {"agent_mode": other}})
-                    wait_until(lambda host=host: _mode(lab, host) == other, SOON, f"{host} is not {other}")  # type: ignore[misc]
-            yield lab
-
-
-def _mode(lab: Lab, host: str) -> str:
+def agent_mode(lab: Lab, host: str) -> str:
     agent = l3_agent(lab, host)
     return str(agent["configurations"]["agent_mode"]) if agent is not None else ""
 

@@ -26,10 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from neutrino.lab import build
-from neutrino.lab.api_client import ApiError
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts import processes
-from neutrino.lab.hosts.ovs import DATABASE, SWITCH
+from neutrino.lab.hosts.ovs import SWITCH
 from neutrino.lab.settings import NETDEV, LabSettings
 from neutrino.lab.timing import scaled
 from neutrino.model.objects import Object
@@ -78,41 +77,6 @@ def _set_features(lab: Lab, value: str) -> None:
 
     with ThreadPoolExecutor(max_workers=len(lab.hosts)) as pool:
         list(pool.map(set_features, lab.hosts))
-
-
-# --- between tests ----------------------------------------------------------------------------------------------------
-
-
-def clean(lab: Lab) -> None:
-    """Restore the state after `up`: all processes run, no VMs, and no objects in the API except default ones."""
-    _start_everything(lab)
-    for vm in lab.vms.all():
-        lab.delete_vm(vm.name)
-    for trunk in lab.api.list("trunk"):
-        lab.api.update("port", trunk["port_id"], **{"binding:host_id": "", "device_owner": "", "device_id": ""})
-        lab.api.delete("trunk", trunk["id"])
-    for kind in ("port", "network", "security_group", "address_group", "subnetpool"):
-        for found in lab.api.list(kind):
-            with contextlib.suppress(ApiError):  # a default security group cannot be deleted
-                lab.api.delete(kind, found["id"])
-    left = [kind for kind in ("port", "network") if lab.api.list(kind)]
-    assert not left, f"the API still has objects of {left}"
-
-
-def _start_everything(lab: Lab) -> None:
-    lab.start_server()
-    for host in lab.hosts:
-        if "metadata" in lab.settings.roles:
-            lab.start_nova(host)
-        options = lab.options_file(host)
-        if lab.agent_pid(host) is not None and options.exists() and "[" in options.read_text():
-            lab.stop_agent(host)  # a test has started it with other options
-        switch = lab.ovs(host)
-        if None in (switch.pid(SWITCH), switch.pid(DATABASE)):
-            lab.start_ovs(host)
-        if lab.agent_pid(host) is None:
-            lab.start_agent(host, {})
-        lab.wait_for_agent(host)
 
 
 # --- the cloud --------------------------------------------------------------------------------------------------------
@@ -299,7 +263,6 @@ __all__ = [
     "LabError",
     "Pinging",
     "address",
-    "clean",
     "connect",
     "connects",
     "group",

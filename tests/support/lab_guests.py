@@ -1,11 +1,10 @@
 """VMs of a lab for packet tests: created in batches, with their addresses and with sockets inside them.
 
-with cleaned(session_lab) as lab:
-    blue = make_network(lab, "blue")
-    a, b = make_guests(lab, Spec("a", blue, "h1", [group]), Spec("b", blue, "h2", [group]))
-    wait_until(lambda: can_ping(a, b), 10, "a does not reach b")
-    with converse(a, b, 80) as connection:
-        assert connection.talks()
+blue = make_network(lab, "blue")
+a, b = make_guests(lab, Spec("a", blue, "h1", [group]), Spec("b", blue, "h2", [group]))
+wait_until(lambda: can_ping(a, b), 10, "a does not reach b")
+with converse(a, b, 80) as connection:
+    assert connection.talks()
 """
 
 from __future__ import annotations
@@ -18,18 +17,16 @@ import selectors
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.namespaces import in_network, vm_network
-from neutrino.lab.instances import plug
 from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import vm_namespace
 from neutrino.lab.timing import Deadline, scaled
 from neutrino.model.objects import Object
-from tests.support.lab import clean
 from tests.support.lab_control import Lab
 
 T = TypeVar("T")
@@ -38,27 +35,6 @@ _FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
 SOON = 30.0  # seconds within which a change must take effect, on a busy machine
 LOST_AFTER = scaled(0.4)  # seconds after which a packet counts as lost
 PATIENCE = scaled(10.0)  # seconds for a packet that must arrive: a busy machine may deliver it late
-
-
-@contextlib.contextmanager
-def cleaned(lab: Lab) -> Iterator[Lab]:
-    """For objects shared by several tests: cleaned up afterwards, also if their creation failed."""
-    try:
-        yield lab
-    finally:
-        _unplug_all(lab)
-        clean(lab)
-
-
-def _unplug_all(lab: Lab) -> None:
-    """Unplug all VMs of a host at once; `clean` would do it one by one."""
-    by_host: dict[str, list[Vm]] = defaultdict(list)
-    for vm in lab.vms.all():
-        by_host[vm.host].append(vm)
-    for host, vms in by_host.items():
-        plug.unplug(lab.ovs(host), vms)
-        for vm in vms:
-            lab.vms.remove(vm.name)
 
 
 # --- the cloud --------------------------------------------------------------------------------------------------------

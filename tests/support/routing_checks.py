@@ -26,6 +26,7 @@ from tests.support.routing_lab import (
     source_seen,
     tenant_network,
     udp_source_seen,
+    wait_for_floating_ip,
     wait_until_reachable,
     wait_until_removed,
     wait_until_unreachable,
@@ -37,10 +38,13 @@ def check_forwarded_ports(lab: Lab, out: Object, guest: Guest, gateway: str) -> 
     fip = floating_ip(lab, out)
     address, path = fip["floating_ip_address"], f"/v2.0/floatingips/{fip['id']}/port_forwardings"
     inner = {"internal_port_id": guest.port_id, "internal_ip_address": guest.addresses[4]}
-    for protocol, outer, inward in (("tcp", "2000:2001", "3000:3001"), ("udp", "2000:2001", "53:53")):
+    rules = (("tcp", "2000:2001", "3000:3001"), ("udp", "2000:2001", "53:53"), ("tcp", "4000:65535", "4000:65535"))
+    for protocol, outer, inward in rules:
         ports = {"external_port_range": outer, "internal_port_range": inward}
         lab.api.request("POST", path, {"port_forwarding": {"protocol": protocol, **ports, **inner}})
-    assert source_seen(lab, EXTERNAL, guest.name, address, 2001, 3001) == MACHINE
+    wait_for_floating_ip(lab, fip["id"], "ACTIVE")
+    for outside, inside in ((2001, 3001), (4000, 4000), (65535, 65535)):
+        assert source_seen(lab, EXTERNAL, guest.name, address, outside, inside) == MACHINE
     wait_until(
         lambda: udp_source_seen(lab, EXTERNAL, guest.name, address, 2001, 53) == MACHINE, SOON, "UDP is not forwarded"
     )
@@ -51,6 +55,7 @@ def check_forwarded_ports(lab: Lab, out: Object, guest: Guest, gateway: str) -> 
         for each in lab.api.request("GET", path)["port_forwardings"]:
             lab.api.request("DELETE", f"{path}/{each['id']}")
         wait_until(lambda: not talk.passes_data(), SOON, "a connection goes on that is forwarded no more")
+    wait_for_floating_ip(lab, fip["id"], "DOWN")
     lab.api.delete("floatingip", fip["id"])
 
 

@@ -24,7 +24,7 @@ from neutrino.lab.timing import scaled
 from neutrino.model.objects import Object
 from tests.support.addresses import pool
 from tests.support.commands import loaded
-from tests.support.lab import clean, temporary_lab
+from tests.support.lab import temporary_lab
 from tests.support.lab_control import Lab
 
 EXTERNAL = "external"
@@ -55,20 +55,6 @@ def routed_lab(hosts: int = 2, **settings: Any) -> Iterator[Lab]:
             for host in lab.hosts:
                 wait_until(lambda host=host: l3_agent(lab, host) is not None, SOON, f"no L3 agent on {host}")  # type: ignore[misc]
             yield lab
-
-
-@contextlib.contextmanager
-def routers_cleaned(lab: Lab) -> Iterator[Lab]:
-    """Routers are deleted first: they use their networks."""
-    try:
-        yield lab
-    finally:
-        for kind in ("floatingip",):
-            for found in lab.api.list(kind):
-                lab.api.delete(kind, found["id"])
-        for router in lab.api.list("router"):
-            delete_router(lab, router["id"])
-        clean(lab)
 
 
 # --- resources --------------------------------------------------------------------------------------------------------
@@ -179,6 +165,12 @@ def move_router(lab: Lab, router: Object, host: str) -> None:
     assert new is not None
     lab.api.request("DELETE", f"/v2.0/agents/{old['id']}/l3-routers/{router['id']}")
     lab.api.request("POST", f"/v2.0/agents/{new['id']}/l3-routers", {"router_id": router["id"]})
+
+
+def place_router(lab: Lab, router: Object, host: str) -> None:
+    """Move a router unless the scheduler has chosen this host."""
+    if host_of(lab, router) != host:
+        move_router(lab, router, host)
 
 
 def problems_of(lab: Lab) -> list[str]:

@@ -30,7 +30,7 @@ _running: dict[tuple[str, str], subprocess.Popen[str]] = {}  # by lab and host
 
 
 def ask(lab: Lab, host: str, *questions: Question) -> list[HostAnswer]:
-    """Answers of a process that is started with the first question, and ends with the lab."""
+    """Answers of a process that is started with the first question; `stop_answering` ends it."""
     key = str(lab.paths.host(host)), host
     process = _running.get(key)
     if process is None or process.poll() is not None:
@@ -47,6 +47,14 @@ def ask(lab: Lab, host: str, *questions: Question) -> list[HostAnswer]:
         process.stdin.flush()
         found.append(msgspec.json.decode(process.stdout.readline(), type=HostAnswer))
     return found
+
+
+def stop_answering(lab: Lab) -> None:
+    """End the processes on the lab's hosts: the server sends queries to whoever connected last as a host."""
+    for host in lab.hosts:
+        process = _running.pop((str(lab.paths.host(host)), host), None)
+        if process is not None:
+            process.communicate()
 
 
 def answer() -> None:

@@ -8,6 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.order import Recorder, ordered, unit_of_work
+from tests.support.lab_kinds import UNITS
+
+LABS = Path(__file__).parents[1] / "lab"
 
 
 def order_of(counts: dict[str, int], durations: dict[str, float]) -> list[str]:
@@ -38,6 +41,15 @@ def test_units_are_files_or_several_files_of_clients() -> None:
     assert units[0] == units[1]
     assert units[3] == units[4]
     assert len(set(units)) == 3
+
+
+def test_modules_that_share_a_lab_are_one_unit() -> None:
+    one, other = (unit_of_work(f"tests/lab/test_{name}.py::test_one") for name in ("dvr", "qos_routers"))
+    assert one == other
+    assert unit_of_work("tests/lab/test_faults.py::test_one") == "tests/lab/test_faults.py"
+    modules = [name for unit in UNITS.values() for name in unit.modules]
+    assert len(modules) == len(set(modules))
+    assert [name for name in modules if not (LABS / f"test_{name}.py").exists()] == []
 
 
 def test_tests_of_a_unit_follow_each_other() -> None:
