@@ -13,6 +13,7 @@ import yaml
 
 from neutrino.cli import cloud
 from neutrino.cli.errors import CommandError
+from neutrino.cli.parser import Parser
 from tests.support.keystone import Keystone
 from tests.support.neutrino import PROGRAM, Caller, Neutrino, with_keystone
 
@@ -20,7 +21,7 @@ PASSWORD = "secret"
 
 
 def arguments(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     cloud.add_arguments(parser)
     return parser.parse_args(words)
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
+from neutrino.cli.parser import Parser
 from neutrino.lab.timing import Deadline
 
 SECONDS = 60.0
@@ -58,16 +59,16 @@ class Leaf:
         return " ".join(self.words)
 
 
-def leaves(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[Leaf]:
+def leaves(parser: Parser, words: tuple[str, ...] = ()) -> Iterator[Leaf]:
     """All commands, with the action where it is one of several words."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, inner in action.choices.items():
-                yield from leaves(inner, (*words, name))
-            return
-    positional = [each for each in parser._actions if not each.option_strings]
-    required = [each for each in parser._actions if each.option_strings and each.required]
-    options = frozenset(option for each in parser._actions for option in each.option_strings)
+    for name, (_, inner) in parser.commands.items():
+        yield from leaves(inner, (*words, name))
+    if parser.commands:
+        return
+    arguments = [declared.action for declared in parser.arguments]
+    positional = [each for each in arguments if not each.option_strings]
+    required = [each for each in arguments if each.option_strings and each.required]
+    options = frozenset(option for each in arguments for option in each.option_strings)
     first = positional[0] if positional else None
     actions: Sequence[str | None] = list(first.choices) if first is not None and first.choices else [None]
     others = positional[1:] if actions != [None] else positional

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from neutrino.configuration.findings import DEFAULT, Option
+from neutrino.configuration.options import DEFAULT, Option
 from tests.support.neutron_options import as_in_file, neutron_options, ours_by_name
 from tests.support.options_document import SHOWN, markdown_table
 

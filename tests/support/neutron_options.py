@@ -12,7 +12,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from neutrino.agent import config as agent
-from neutrino.configuration.findings import DEFAULT, Option
+from neutrino.configuration.options import DEFAULT, Option
 from neutrino.server import config as server
 
 DATA = Path(__file__).with_name("neutron_options.txt")

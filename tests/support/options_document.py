@@ -11,8 +11,9 @@ from pathlib import Path
 
 from neutrino.agent import config as agent
 from neutrino.configuration import neutron_options as table
-from neutrino.configuration.findings import DEFAULT, Option, names_of
+from neutrino.configuration.findings import names_of
 from neutrino.configuration.neutron_values import INCLUDED, TABLE
+from neutrino.configuration.options import DEFAULT, Option
 from neutrino.server import config as server
 from tests.support.neutron_options import as_in_file, library_options, neutron_options, ours_by_name
 

@@ -10,6 +10,7 @@ import pytest
 from neutrino.cli.cloud import ApiError, Cloud
 from neutrino.cli.errors import CommandError
 from neutrino.cli.main import main
+from neutrino.cli.parser import Parser
 from neutrino.cli.trace import arguments, command
 from neutrino.cli.trace.render import Style, render
 from neutrino.model.trace import Cause
@@ -37,7 +38,7 @@ class Api(Cloud):
 
 
 def parse(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     arguments.add_arguments(parser)
     return parser.parse_args(words)
 

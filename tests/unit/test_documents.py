@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from neutrino.cli.documents import completion, man
 from neutrino.cli.documents.commands import describe
 from neutrino.cli.main import build_parser
+from neutrino.cli.parser import Parser
 from tests.support.cpu_time import cpu_seconds
 
 ROOT = describe(build_parser())
@@ -64,7 +64,7 @@ def test_text_is_escaped() -> None:
 
 
 def test_odd_help_texts_stay_one_page() -> None:
-    parser = argparse.ArgumentParser(prog="neutrino", description="A \\ line.\n\n.SH not a section")
+    parser = Parser(prog="neutrino", description="A \\ line.\n\n.SH not a section")
     parser.add_argument("--odd", metavar='"QUOTED"', help="50%% of `it's` \\n -- 'quoted'")
     page = man.pages(describe(parser), "1.0", 0)["neutrino.1"]
     assert page.count("\n.SH ") == len(

@@ -165,7 +165,7 @@ def test_the_server_loads_neutrons_sample_files(tmp_path: Path, caplog: pytest.L
     assert "[ovn] " in unneeded
     assert "[oslo_messaging_kafka] " in missing
     assert "[securitygroup] enable_security_group" in elsewhere
-    given, known = findings.given(conf), findings.registered(conf)
+    given, known = conf.given, conf.registered
     result = findings.compare(given, known, findings.names_of(agent.GROUPS), findings.SERVER)
     assert result.unknown == {}
     logged = result.without_effect.keys() | result.missing.keys() | set(result.elsewhere)

@@ -1,46 +1,51 @@
-"""The supervisor of API workers: which ends of workers count as deaths."""
+"""The supervisor of API workers: which ends of workers count as deaths, and what runs when they are replaced."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
-import pytest
-from granian.server import Server as Granian
-
-from neutrino.cli.workers import MAX_DEATHS, Supervisor
+from neutrino.cli.workers import MAX_DEATHS, Respawns, Supervisor
 
 
-def supervisor(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Without processes: granian only notes which workers it has replaced."""
-
-    def respawn(self: Any, workers: list[int], *more: Any) -> None:
-        self.respawned_wrks.update(dict.fromkeys(workers, 1.0))
-
-    def reload(self: Any, *more: Any) -> None:
-        self._respawn_workers(list(range(4)), *more)
-
-    monkeypatch.setattr(Granian, "_respawn_workers", respawn)
-    monkeypatch.setattr(Granian, "_reload", reload)
-    made = Supervisor.__new__(Supervisor)
-    made.__dict__.update(respawned_wrks={}, hooks_reload=[])
-    return made
+def respawn(record: Respawns, worker: int, *, died: bool) -> bool:
+    """Do what granian does; tells whether it would stop at a further death of the worker."""
+    if died:
+        record.get(worker, 0)
+    record.clear()
+    record[worker] = time.monotonic()
+    is_loop = record.get(worker, 0) > 0
+    record.clear()
+    return is_loop
 
 
-def test_many_deaths_are_a_crash_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = supervisor(monkeypatch)
-    for _ in range(MAX_DEATHS - 1):
-        made._respawn_workers([0], None, None)
-        assert not made.respawned_wrks  # by which granian detects a loop
-    made._respawn_workers([0], None, None)
-    assert made.respawned_wrks
-    assert made.deaths == MAX_DEATHS
+def test_many_deaths_are_a_crash_loop() -> None:
+    record = Respawns()
+    assert [respawn(record, 0, died=True) for _ in range(MAX_DEATHS)] == [False] * (MAX_DEATHS - 1) + [True]
+    assert record.deaths == MAX_DEATHS
 
 
-def test_replaced_workers_have_not_died(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = supervisor(monkeypatch)
-    for _ in range(MAX_DEATHS):
-        made._reload(None, None)
-        assert not made.respawned_wrks
-    made._respawn_workers([0], None, None)  # one that has died
-    assert not made.respawned_wrks
-    assert made.deaths == 1
+def test_replaced_workers_have_not_died() -> None:
+    record = Respawns()
+    respawned: list[int] = []
+    record.before_respawn = lambda: respawned.append(1)
+    for worker in range(MAX_DEATHS):
+        record[worker] = time.monotonic()
+    assert (record.deaths, len(respawned)) == (0, MAX_DEATHS)
+    assert not respawn(record, 0, died=True)
+    assert record.deaths == 1
+
+
+def test_hooks_run_after_a_hangup_only() -> None:
+    supervisor: Any = Supervisor("neutrino.cli.workers:application", interface="wsgi")
+    called: list[str] = []
+    supervisor.on_reload(lambda: called.append("hook"))
+    supervisor.replace_workers()
+    for hook in supervisor.hooks_reload:
+        hook()
+    assert called == []
+    supervisor.signal_handler_reload()
+    for _ in range(2):  # the second without a signal
+        for hook in supervisor.hooks_reload:
+            hook()
+    assert called == ["hook"]

@@ -21,6 +21,7 @@ from neutrino.agent.runtime.options import options_of
 from neutrino.agent.runtime.supervisor import EXIT, RESPAWN
 from neutrino.configuration import findings
 from neutrino.configuration.neutron_values import INCLUDED, add_names, list_type, name_type
+from neutrino.configuration.options import Configuration
 from neutrino.errors import RefusedToStart
 from neutrino.metrics.listener import address as metrics_address
 from neutrino.metrics.listener import options as metrics_options
@@ -206,8 +207,8 @@ def register(conf: cfg.ConfigOpts) -> None:
         conf.register_opts(options, group=group)
 
 
-def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
-    conf = cfg.ConfigOpts()
+def configuration(files: Sequence[str]) -> Configuration:
+    conf = Configuration()
     register(conf)
     log.register_options(conf)
     # No default directories: oslo.config would read files that the operator did not name.
@@ -224,7 +225,7 @@ def values(conf: cfg.ConfigOpts) -> dict[tuple[str, str], object]:
     }
 
 
-def check(conf: cfg.ConfigOpts) -> None:
+def check(conf: Configuration) -> None:
     """Raise RefusedToStart for what cannot work."""
     findings.refuse(conf, findings.AGENT)
     if not conf.feed.server:

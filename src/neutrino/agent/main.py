@@ -29,6 +29,7 @@ from neutrino.agent.runtime.role import START, Drift, Role
 from neutrino.agent.runtime.switch import Switch
 from neutrino.agent.trace import build as trace
 from neutrino.configuration import findings
+from neutrino.configuration.options import Configuration
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
@@ -80,13 +81,13 @@ def find(files: Sequence[str], seconds: float = SYNC_SECONDS) -> tuple[list[Drif
     return asyncio.run(find_drift())
 
 
-def _configuration(files: Sequence[str]) -> cfg.ConfigOpts:
+def _configuration(files: Sequence[str]) -> Configuration:
     conf = config.configuration(files)
     config.check(conf)
     return conf
 
 
-async def _run(conf: cfg.ConfigOpts, files: Sequence[str], server_options: Callable[[], findings.Groups]) -> None:
+async def _run(conf: Configuration, files: Sequence[str], server_options: Callable[[], findings.Groups]) -> None:
     client, switch = _feed(conf, cache=Path(conf.state_path) / CACHE), _switch(conf)
     intervals = Intervals(conf.agent.check_interval, conf.agent.repair_interval)
     current = [conf]  # replaced by SIGHUP
@@ -134,7 +135,7 @@ def _stop(stop: asyncio.Event, quitting: float) -> None:
     stop.set()
 
 
-def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:
+def _feed(conf: Configuration, cache: Path | None) -> FeedClient:
     try:
         addresses = [parse(text, tls=True) for text in conf.feed.server]
     except BadAddress as error:
@@ -161,7 +162,7 @@ def _feed(conf: cfg.ConfigOpts, cache: Path | None) -> FeedClient:
     return FeedClient(settings, cache=cache, kinds=kinds)
 
 
-def _switch(conf: cfg.ConfigOpts) -> Switch:
+def _switch(conf: Configuration) -> Switch:
     return Switch(conf.ovs.ovsdb_connection, conf.ovs.ovsdb_timeout)
 
 
@@ -177,7 +178,7 @@ def _roles(context: RoleContext) -> list[Role]:
     return [build(context) for name, build in builders.items() if name in context.conf.roles]
 
 
-def _guard(conf: cfg.ConfigOpts) -> GuardOptions:
+def _guard(conf: Configuration) -> GuardOptions:
     return GuardOptions(frozenset(conf.agent.start_despite), config.kept_cookies(conf))
 
 
@@ -201,14 +202,14 @@ def _query_handlers(context: RoleContext, roles: Sequence[Role]) -> dict[str, Ha
     return {QUERY: typed(Question, tracer.answer)} if tracer is not None else {}
 
 
-def _log_options(conf: cfg.ConfigOpts) -> None:
+def _log_options(conf: Configuration) -> None:
     """The values of all options in force, at DEBUG; those of secret options are masked."""
     if LOG.isEnabledFor(logging.DEBUG):
         conf.log_opt_values(LOG, logging.DEBUG)
 
 
 def _reload(
-    current: list[cfg.ConfigOpts], files: Sequence[str], intervals: Intervals, reporter: loop.Reporter, gate: Gate
+    current: list[Configuration], files: Sequence[str], intervals: Intervals, reporter: loop.Reporter, gate: Gate
 ) -> None:
     """SIGHUP: read the files again, apply options that can change at run time, and log those that cannot."""
     try:

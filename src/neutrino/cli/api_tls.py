@@ -49,7 +49,7 @@ class ApiCertificate:
         self._use_copies()
 
     def __enter__(self) -> None:
-        self._api.before_respawn = self._use_copies
+        self._api.respawns.before_respawn = self._use_copies
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:

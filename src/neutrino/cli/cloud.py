@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from neutrino.cli.errors import INVALID, CommandError
+from neutrino.cli.parser import Parser
 from neutrino.model.objects import Object
 
 SECONDS = 30.0
@@ -41,7 +42,7 @@ class Response(Object):
         raise CommandError(f"the response is not of the Networking API: it has no {key!r}")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     parser.add_argument("--os-cloud", metavar="NAME", help="cloud of clouds.yaml (default: OS_CLOUD)")
     parser.add_argument(
         "--endpoint",

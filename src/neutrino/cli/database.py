@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import sqlalchemy as sa
-from oslo_config import cfg
 
 from neutrino.cli import preflight
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.installed import SERVER_FILE, become_owner, default_files
+from neutrino.configuration.options import Configuration
 from neutrino.model.roles import LEAST, parse_roles
 from neutrino.server.config import configuration, database_url
 from neutrino.server.db import schema
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def opened(conf: cfg.ConfigOpts, *, check_schema: bool = True) -> Iterator[Database]:
+def opened(conf: Configuration, *, check_schema: bool = True) -> Iterator[Database]:
     """The database, with the schema of this release unless that is left to the caller."""
     with database_errors(conf):
         db = Database(database_url(conf), failover_seconds=0)  # an operator sees the error at once
@@ -43,7 +43,7 @@ def opened(conf: cfg.ConfigOpts, *, check_schema: bool = True) -> Iterator[Datab
 
 
 @contextlib.contextmanager
-def database_errors(conf: cfg.ConfigOpts) -> Iterator[None]:
+def database_errors(conf: Configuration) -> Iterator[None]:
     """Report in one line that the database cannot be used."""
     try:
         yield
@@ -53,7 +53,7 @@ def database_errors(conf: cfg.ConfigOpts) -> Iterator[None]:
         raise CommandError(preflight.database_problem(database_url(conf), error)) from None
 
 
-def read_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
+def read_configuration(args: argparse.Namespace) -> Configuration:
     files = default_files(args.config_file, SERVER_FILE)
     preflight.check_files(files)
     conf = configuration(files)
@@ -90,7 +90,7 @@ def recount_report(corrections: Sequence["Correction"]) -> Iterator[str]:
     yield f"recount: {len(corrections)} counters corrected" if corrections else "recount: all counters were right"
 
 
-def verify(conf: cfg.ConfigOpts) -> int:
+def verify(conf: Configuration) -> int:
     """Routers that no agent can host: `neutrino agent verify` on a host checks only what is scheduled to it."""
     from neutrino.server.main import assemble
 

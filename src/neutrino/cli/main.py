@@ -5,12 +5,12 @@ import os
 import pkgutil
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from neutrino import __version__
 from neutrino.cli import cloud
 from neutrino.cli.errors import flush_output, open_standard_streams, output_error, report
 from neutrino.cli.history.command import add_arguments as add_history
+from neutrino.cli.parser import Parser
 from neutrino.cli.pki import arguments as pki
 from neutrino.cli.trace import arguments as trace
 
@@ -38,7 +38,6 @@ COMMANDS = {
     "trace": "neutrino.cli.trace.command:trace",
 }
 DEFAULT_LAB = "/run/neutrino-lab"
-Commands = Any  # of argparse: the result of add_subparsers
 VM_ACTIONS = ("create", "exec", "delete", "list")
 
 
@@ -70,51 +69,51 @@ def _run(argv: Sequence[str]) -> int:
     return flush_output() or status or 0
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="neutrino", description="Virtual networks behind the Networking API v2.0.")
+def build_parser() -> Parser:
+    parser = Parser(prog="neutrino", description="Virtual networks behind the Networking API v2.0.")
     parser.add_argument("--version", action="version", version=f"neutrino {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    parser.take_commands("command")
 
-    config = argparse.ArgumentParser(add_help=False)
+    config = Parser(add_help=False)
     config.add_argument("--config-file", action="append", default=[], help="configuration file; repeatable")
 
-    commands.add_parser("server", parents=[config], help="run the API server")
-    _add_up(commands)
-    db = commands.add_parser("db", parents=[config], help="maintain the database")
+    parser.add_command("server", parents=[config], help="run the API server")
+    _add_up(parser)
+    db = parser.add_command("db", parents=[config], help="maintain the database")
     db.add_argument("action", choices=["upgrade", "version", "recount", "restored", "verify"])
 
-    commands.add_parser("feed", parents=[config], help="run the feed for the host agents as a separate process")
+    parser.add_command("feed", parents=[config], help="run the feed for the host agents as a separate process")
 
-    host = commands.add_parser("host", parents=[config], help="manage the credentials of hosts for the feed")
+    host = parser.add_command("host", parents=[config], help="manage the credentials of hosts for the feed")
     host.add_argument("action", choices=["add", "list", "remove", "roles", "rotate", "show"])
     host.add_argument("name", nargs="?", help="the host's name; add and rotate print its credential, once")
     host.add_argument("--roles", help="for add and roles: of l2,dhcp,l3,metadata,bgp (default of add: l2,metadata)")
 
-    agent = commands.add_parser("agent", parents=[config], help="run the agent of this host")
+    agent = parser.add_command("agent", parents=[config], help="run the agent of this host")
     agent.add_argument("action", nargs="?", choices=["run", "verify"], default="run")
     agent.add_argument("--dry-run", action="store_true", help="print the planned changes without applying them")
     agent.add_argument("--wait", type=float, default=5.0, help="verify: seconds that a difference must last")
 
-    status = commands.add_parser("status", help="show the state of servers, hosts and objects, and all problems")
+    status = parser.add_command("status", help="show the state of servers, hosts and objects, and all problems")
     cloud.add_arguments(status)
     status.add_argument("--watch", action="store_true", help="a live screen, until q")
     status.add_argument("--all", action="store_true", help="list all hosts, also many without problems")
     status.add_argument("--host", metavar="NAME", help="list this host only")
-    add_history(commands.add_parser("history", help="show the changes of an object, with their requests"))
-    pki.add_arguments(commands.add_parser("pki", help="a small certificate authority, for installations without one"))
+    add_history(parser.add_command("history", help="show the changes of an object, with their requests"))
+    pki.add_arguments(parser.add_command("pki", help="a small certificate authority, for installations without one"))
 
-    _add_doctor(commands, config)
-    _vm_arguments(commands.add_parser("vm", help="stand-in instances on the machine of `neutrino up`"))
-    trace.add_arguments(commands.add_parser("trace", help="trace a packet: why it arrives or not"))
-    _lab_arguments(commands.add_parser("lab", help="several hosts on this machine, for trying it out"))
-    _add_policy(commands, config)
-    _add_texts(commands)
-    _add_daemons(commands)
+    _add_doctor(parser, config)
+    _vm_arguments(parser.add_command("vm", help="stand-in instances on the machine of `neutrino up`"))
+    trace.add_arguments(parser.add_command("trace", help="trace a packet: why it arrives or not"))
+    _lab_arguments(parser.add_command("lab", help="several hosts on this machine, for trying it out"))
+    _add_policy(parser, config)
+    _add_texts(parser)
+    _add_daemons(parser)
     return parser
 
 
-def _add_up(commands: Commands) -> None:
-    up = commands.add_parser("up", help="run everything on this machine with built-in defaults, until Ctrl-C")
+def _add_up(parser: Parser) -> None:
+    up = parser.add_command("up", help="run everything on this machine with built-in defaults, until Ctrl-C")
     up.add_argument("--state", default="state", help="directory of its files (default: %(default)s)")
     up.add_argument("--port", type=int, default=9696, help="port of the API on 127.0.0.1 (default: %(default)s)")
     up.add_argument("--config-file", action="append", default=[], help="configuration that overrides the defaults")
@@ -122,18 +121,19 @@ def _add_up(commands: Commands) -> None:
     up.add_argument("--no-dataplane", action="store_true", help="serve the API only, without Open vSwitch and agent")
 
 
-def _add_doctor(commands: Commands, config: argparse.ArgumentParser) -> None:
-    doctor = commands.add_parser("doctor", parents=[config], help="check this machine as a server or a host")
+def _add_doctor(parser: Parser, config: Parser) -> None:
+    doctor = parser.add_command("doctor", parents=[config], help="check this machine as a server or a host")
     role = doctor.add_mutually_exclusive_group()
-    role.add_argument("--server", action="store_true", help="the files are a server's (default: by their content)")
-    role.add_argument("--host", action="store_true", help="the files are an agent's")
+    of_server = "the files are a server's (default: by their content)"
+    doctor.declare(role.add_argument("--server", action="store_true", help=of_server))
+    doctor.declare(role.add_argument("--host", action="store_true", help="the files are an agent's"))
     doctor.add_argument("--only", metavar="CHECKS", help="these checks only, separated by commas")
     doctor.add_argument("--list", action="store_true", help="list the checks")
     doctor.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _add_policy(commands: Commands, config: argparse.ArgumentParser) -> None:
-    policy = commands.add_parser(
+def _add_policy(parser: Parser, config: Parser) -> None:
+    policy = parser.add_command(
         "policy",
         parents=[config],
         help="check a policy file",
@@ -143,9 +143,9 @@ def _add_policy(commands: Commands, config: argparse.ArgumentParser) -> None:
     policy.add_argument("file", nargs="?", help="the policy file (default: the files of the configuration)")
 
 
-def _add_texts(commands: Commands) -> None:
+def _add_texts(parser: Parser) -> None:
     """Commands that print a text for a file."""
-    sample = commands.add_parser(
+    sample = parser.add_command(
         "config",
         help="print a sample configuration file",
         description="Print a configuration file with all options, their help and defaults, each commented out.",
@@ -153,7 +153,7 @@ def _add_texts(commands: Commands) -> None:
     sample.add_argument("action", choices=["sample"], help="print a sample configuration")
     sample.add_argument("program", choices=["server", "agent"], help="the program that reads the file")
 
-    completion = commands.add_parser(
+    completion = parser.add_command(
         "completion",
         help="print the completion script of a shell",
         description="Print the completion script of a shell: `source <(neutrino completion bash)`.",
@@ -161,9 +161,9 @@ def _add_texts(commands: Commands) -> None:
     completion.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell")
 
 
-def _add_daemons(commands: Commands) -> None:
+def _add_daemons(parser: Parser) -> None:
     """Programs that the agent starts; without help, argparse does not list them."""
-    metadata = commands.add_parser("metadata")
+    metadata = parser.add_command("metadata")
     metadata.add_argument("--socket", required=True, help="control socket of the agent")
     metadata.add_argument("--user", type=int, required=True, help="uid to run as")
     metadata.add_argument("--group", type=int, required=True, help="gid to run as")
@@ -171,7 +171,7 @@ def _add_daemons(commands: Commands) -> None:
     metadata.add_argument("--log-json", action="store_true", help="log lines as JSON")
     metadata.add_argument("--debug", action="store_true", help="log at DEBUG")
     metadata.add_argument("--monitor-interval", type=float, default=5.0, help="seconds between two writes")
-    bfd = commands.add_parser("bfd")
+    bfd = parser.add_command("bfd")
     bfd.add_argument("--directory", required=True, help="where the agent's files are")
     bfd.add_argument("--format", required=True, help="of these files: a speaker of another one is restarted")
 
@@ -205,25 +205,25 @@ def _with_vm_action(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def _vm_arguments(parser: argparse.ArgumentParser) -> None:
+def _vm_arguments(parser: Parser) -> None:
     state = _state(parser, "state", "the state directory of neutrino up")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    create = actions.add_parser("create", parents=[state], help="create one; `neutrino vm NAME …` is short for it")
+    parser.take_commands("action")
+    create = parser.add_command("create", parents=[state], help="create one; `neutrino vm NAME …` is short for it")
     _create_arguments(create)
     create.add_argument("--address", help="fixed IP of the new port (default: any free one)")
-    execute = actions.add_parser("exec", parents=[state], help="run a command in one, and exit with its status")
+    execute = parser.add_command("exec", parents=[state], help="run a command in one, and exit with its status")
     execute.add_argument("name", metavar="NAME")
     execute.add_argument("argv", metavar="-- COMMAND", nargs=argparse.REMAINDER)
-    delete = actions.add_parser("delete", parents=[state], help="delete one, with the port that was created for it")
+    delete = parser.add_command("delete", parents=[state], help="delete one, with the port that was created for it")
     delete.add_argument("name", metavar="NAME")
-    actions.add_parser("list", parents=[state], help="list them with their addresses and ports")
+    parser.add_command("list", parents=[state], help="list them with their addresses and ports")
 
 
-def _lab_arguments(parser: argparse.ArgumentParser) -> None:
+def _lab_arguments(parser: Parser) -> None:
     state = _state(parser, DEFAULT_LAB, "the lab's directory")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    parser.take_commands("action")
 
-    up = actions.add_parser("up", parents=[state], help="create a lab: a server and hosts")
+    up = parser.add_command("up", parents=[state], help="create a lab: a server and hosts")
     up.add_argument("--hosts", type=int, default=3, help="number of hosts, h1 to hN (default: %(default)s)")
     up.add_argument("--port", type=int, default=9696, help="port of the API on 127.0.0.1 (default: %(default)s)")
     up.add_argument("--mtu", type=int, default=1500, help="MTU of the physical networks (default: %(default)s)")
@@ -237,33 +237,33 @@ def _lab_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         up.add_argument(option, dest=dest, metavar="FILE", type=os.path.abspath, action="append", default=[], help=what)
 
-    vm = actions.add_parser("vm", parents=[state], help="create a stand-in instance, or delete one")
+    vm = parser.add_command("vm", parents=[state], help="create a stand-in instance, or delete one")
     _create_arguments(vm)
     vm.add_argument("--delete", action="store_true", help="delete it, with the port that was created for it")
     vm.add_argument("--host", help="h1 to hN (default: the one with the fewest VMs)")
     vm.add_argument("--hybrid", action="store_true", help="plug through a Linux bridge, for a hybrid firewall")
 
     on = "run a command in a VM, on a host, or on the external machine"
-    execute = actions.add_parser("exec", parents=[state], help=on)
+    execute = parser.add_command("exec", parents=[state], help=on)
     execute.add_argument("where", metavar="NAME|hN|external")
     execute.add_argument("argv", metavar="-- COMMAND", nargs=argparse.REMAINDER, help="its exit status is returned")
 
-    actions.add_parser("status", parents=[state], help="show hosts, VMs and the API")
-    actions.add_parser("down", parents=[state], help="remove the lab")
+    parser.add_command("status", parents=[state], help="show hosts, VMs and the API")
+    parser.add_command("down", parents=[state], help="remove the lab")
     demo = "a short demonstration in a temporary lab, with the openstack client"
-    actions.add_parser("demo", parents=[state], help=demo)
+    parser.add_command("demo", parents=[state], help=demo)
 
 
-def _state(parser: argparse.ArgumentParser, default: str, what: str) -> argparse.ArgumentParser:
+def _state(parser: Parser, default: str, what: str) -> Parser:
     """Add --state, and return a parent for the parsers of actions that accept it too: users type it before and after."""
     parser.add_argument("--state", default=default, help=f"{what} (default: {default})")
-    parent = argparse.ArgumentParser(add_help=False)
+    parent = Parser(add_help=False)
     # Without a default, which would override the value that was given before the action.
     parent.add_argument("--state", default=argparse.SUPPRESS, help=what)
     return parent
 
 
-def _create_arguments(parser: argparse.ArgumentParser) -> None:
+def _create_arguments(parser: Parser) -> None:
     """Arguments that `neutrino vm` and `neutrino lab vm` share."""
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("--network", help="the network, by name or id")

@@ -12,14 +12,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from oslo_config import cfg
-
 from neutrino import __version__, logs
 from neutrino.cli import preflight
 from neutrino.cli.child_process import ChildProcess, Work
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.installed import SERVER_FILE, default_files
 from neutrino.configuration import findings
+from neutrino.configuration.options import Configuration
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import Address
 from neutrino.metrics import catalog
@@ -42,7 +41,7 @@ def serve(args: argparse.Namespace) -> None:
     run(prepare(files), files)
 
 
-def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str = "set bind_port") -> cfg.ConfigOpts:
+def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str = "set bind_port") -> Configuration:
     """Check everything before anything is started. `port_fix`: how to choose another port."""
     preflight.check_files(files)
     conf = config.configuration(files)
@@ -70,7 +69,7 @@ def prepare(files: Sequence[str], log_level: int = logging.INFO, port_fix: str =
 
 
 def run(
-    conf: cfg.ConfigOpts,
+    conf: Configuration,
     config_files: Sequence[str],
     children: Mapping[str, Work] | None = None,
     *,
@@ -102,7 +101,7 @@ def run(
         api.serve()
 
 
-def _api(conf: cfg.ConfigOpts, encryption: TlsFiles | None, *, quiet: bool) -> Any:
+def _api(conf: Configuration, encryption: TlsFiles | None, *, quiet: bool) -> Any:
     """The supervisor of the API's workers, not started."""
     from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings
@@ -136,7 +135,7 @@ def _api(conf: cfg.ConfigOpts, encryption: TlsFiles | None, *, quiet: bool) -> A
     )
 
 
-def _start_metrics(conf: cfg.ConfigOpts, api: Any, stack: contextlib.ExitStack) -> None:
+def _start_metrics(conf: Configuration, api: Any, stack: contextlib.ExitStack) -> None:
     """Serve the metrics of all processes of this server. Before the first fork: workers find their directory."""
     if not conf.metrics.bind:
         return
@@ -148,7 +147,7 @@ def _start_metrics(conf: cfg.ConfigOpts, api: Any, stack: contextlib.ExitStack) 
         return
     registry = start("server", __version__)
     catalog.WORKERS.watch(lambda: float(sum(worker.is_alive() for worker in tuple(api.wrks))))
-    catalog.WORKER_RESPAWNS.watch(lambda: float(api.deaths))
+    catalog.WORKER_RESPAWNS.watch(lambda: float(api.respawns.deaths))
     stack.enter_context(serving(conf, ServerMetrics(registry, directory)))
 
 
@@ -176,7 +175,7 @@ def _restart_feed(child: ChildProcess) -> None:
     child.restart()
 
 
-def _set_log_level(conf: cfg.ConfigOpts) -> None:
+def _set_log_level(conf: Configuration) -> None:
     """Of this process; workers and the feed set up their logs by all options of oslo.log."""
     logging.getLogger("neutrino").setLevel(logging.DEBUG if conf.debug else logging.NOTSET)
 
@@ -196,12 +195,12 @@ def serve_feed(args: argparse.Namespace) -> None:
     feed(conf, lambda: notify("READY=1"), alone=True)
 
 
-def _feed_addresses(conf: cfg.ConfigOpts) -> Sequence[Address]:
+def _feed_addresses(conf: Configuration) -> Sequence[Address]:
     server_tls(conf)  # raises if a certificate is missing or cannot be read
     return addresses(conf)
 
 
-def feed(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None, *, alone: bool = False) -> None:
+def feed(conf: Configuration, ready: Callable[[], object] = lambda: None, *, alone: bool = False) -> None:
     """`ready` is called once it listens. `alone`: not as a child of the server, which would serve its metrics."""
     from neutrino.server.feed.server import run
 

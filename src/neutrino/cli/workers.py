@@ -18,13 +18,13 @@ from typing import Any
 
 import sqlalchemy as sa
 from granian.server import Server as Granian
-from oslo_config import cfg
 
 from neutrino.cli.child_process import end_with_parent
 from neutrino.cli.slow_clients.front import Front
 from neutrino.cli.slow_clients.rules import Limits
 from neutrino.cli.slow_clients.watch import Watch
 from neutrino.configuration.findings import Groups
+from neutrino.configuration.options import Configuration
 from neutrino.notify import notify
 from neutrino.server import config
 from neutrino.server.main import Server, assemble
@@ -55,7 +55,7 @@ def load(files: Sequence[str]) -> None:
     gc.freeze()  # the collector of a child would write to these objects, and so copy their pages
 
 
-def loaded() -> cfg.ConfigOpts:
+def loaded() -> Configuration:
     """The configuration of the assembled server."""
     assert _server is not None
     return _server.conf
@@ -74,18 +74,47 @@ def _agent_options() -> Groups:
     return GROUPS
 
 
-class Supervisor(Granian):  # type: ignore[misc,valid-type]
-    """Granian's server with a higher limit on worker deaths, and with replacement of workers without a reload.
+class Respawns:
+    """Granian's record of when it respawned each worker, by which it detects a crash loop.
 
-    Granian treats two deaths of one worker within seconds as a crash loop and stops. A worker that the OOM killer ended
-    twice must not take the network API down: here workers are respawned until MAX_DEATHS died within a minute. Overrides
-    private methods, as granian has no other hooks.
+    Granian treats two deaths of one worker within seconds as a loop and stops. A worker that the OOM killer ended twice
+    must not take the network API down: here nothing is recorded until MAX_DEATHS workers died within a minute. Granian
+    gets the record of each worker that has died, and sets that of each worker before it starts it again.
     """
 
-    deaths = 0  # of workers that ended by themselves, for metrics
-    _is_replacing = False
-    before_respawn: Callable[[], None] | None = None  # called in the thread that forks
-    _is_hangup = False
+    def __init__(self) -> None:
+        self.deaths = 0  # of workers that ended by themselves
+        self.before_respawn: Callable[[], None] = lambda: None  # called in the thread that forks
+        self._recent: deque[float] = deque(maxlen=MAX_DEATHS)
+        self._died: set[int] = set()
+        self._recorded: dict[int, float] = {}
+
+    def get(self, worker: int, default: float) -> float:
+        self._died.add(worker)
+        return self._recorded.get(worker, default)
+
+    def __setitem__(self, worker: int, at: float) -> None:
+        self.before_respawn()
+        if worker not in self._died:  # replaced: frequent reloads, or many workers, are no crash loop
+            return
+        self._died.discard(worker)
+        self.deaths += 1
+        self._recent.append(at)
+        if len(self._recent) == MAX_DEATHS and at - self._recent[0] <= WITHIN_SECONDS:
+            self._recorded[worker] = at
+
+    def clear(self) -> None:
+        self._recorded.clear()
+
+
+class Supervisor(Granian):  # type: ignore[misc,valid-type]
+    """Granian's server with a higher limit on worker deaths, and with replacement of workers without a reload."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.respawned_wrks = self.respawns = Respawns()
+        self._is_hangup = self._is_reload = False
+        super().on_reload(self._begin_reload)
 
     def signal_handler_reload(self, *args: Any, **more: Any) -> None:
         self._is_hangup = True
@@ -95,32 +124,14 @@ class Supervisor(Granian):  # type: ignore[misc,valid-type]
         """Start new workers and end the old ones gracefully, one by one. From any thread."""
         super().signal_handler_reload()
 
-    def _reload(self, spawn_target: Any, target_loader: Any) -> None:
-        hooks: list[Any] = self.__dict__["hooks_reload"]
-        # Cleared before the hooks run: a signal that arrives meanwhile causes another reload.
-        is_hangup, self._is_hangup = self._is_hangup, False
-        if not is_hangup:  # the configuration is not read again, and the feed keeps its connections
-            self.hooks_reload = []
-        self._is_replacing = True
-        try:
-            super()._reload(spawn_target, target_loader)
-        finally:
-            self.hooks_reload = hooks
-            self._is_replacing = False
+    def on_reload(self, hook: Callable[[], Any]) -> Callable[[], Any]:
+        """Call the hook after SIGHUP, not if workers are replaced: then the feed keeps its connections."""
+        super().on_reload(lambda: hook() if self._is_reload else None)
+        return hook
 
-    def _respawn_workers(self, workers: Any, spawn_target: Any, target_loader: Any, delay: float = 0) -> None:
-        if self.before_respawn is not None:
-            self.before_respawn()
-        super()._respawn_workers(workers, spawn_target, target_loader, delay)
-        if self._is_replacing:  # frequent reloads, or many workers, are no crash loop
-            self.respawned_wrks.clear()
-            return
-        self.deaths += len(workers)
-        now = time.monotonic()
-        deaths: deque[float] = self.__dict__.setdefault("_deaths", deque(maxlen=MAX_DEATHS))
-        deaths.extend(now for _ in workers)
-        if len(deaths) < MAX_DEATHS or now - deaths[0] > WITHIN_SECONDS:
-            self.respawned_wrks.clear()  # granian's own record, by which it detects a loop
+    def _begin_reload(self) -> None:
+        # Cleared before the hooks run: a signal that arrives meanwhile causes another reload.
+        self._is_reload, self._is_hangup = self._is_hangup, False
 
 
 def notify_when_ready(host: str, port: int) -> None:

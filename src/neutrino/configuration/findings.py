@@ -14,12 +14,11 @@ from oslo_config import cfg
 
 from neutrino.configuration import neutron_options as neutron
 from neutrino.configuration.neutron_values import hints, read_list
+from neutrino.configuration.options import Configuration, Option
 from neutrino.errors import RefusedToStart
 
 LOG = logging.getLogger(__name__)
-DEFAULT = "DEFAULT"
 SERVER, AGENT = neutron.SERVER, neutron.AGENT
-Option = tuple[str, str]  # section and name
 EXTENSIONS: Option = ("agent", "extensions")
 Groups = Iterable[tuple[str | None, Iterable[cfg.Opt]]]  # options as declared, by group
 
@@ -35,50 +34,24 @@ class Findings:
     overridden: Collection[Option] = ()  # lists of extensions that a later file replaces
 
 
-def given(conf: cfg.ConfigOpts) -> dict[Option, list[str]]:
-    """Return all options in the files with their values, in the order of the files."""
-    options: dict[Option, list[str]] = {}
-    # As oslo.config has parsed them, the last file first: the files themselves may have changed since.
-    for sections in reversed(conf._namespace._parsed if conf._namespace is not None else ()):
-        for section, entries in sections.items():
-            for name, values in entries.items():
-                # oslo.config ignores the case of sections, other than that of DEFAULT.
-                key = section if section == DEFAULT else section.lower(), name
-                options.setdefault(key, []).append(values[-1])
-    return options
-
-
-def is_configured(conf: cfg.ConfigOpts, section: str) -> bool:
+def is_configured(conf: Configuration, section: str) -> bool:
     """Return whether files or environment have options of this section, whose library need not be loaded otherwise."""
     variables = f"OS_{section.upper()}__"  # of oslo.config
-    return any(group == section for group, _ in given(conf)) or any(name.startswith(variables) for name in os.environ)
-
-
-def registered(conf: cfg.ConfigOpts) -> set[Option]:
-    """Return all registered options by all names that files may use. Drivers and libraries register theirs at load."""
-    names = set()
-    # oslo.config lists the groups and options, but not their deprecated names.
-    for info, group in conf._all_opt_infos():
-        option, section = info["opt"], group.name if group is not None else DEFAULT
-        names.add((section, option.dest))
-        for former in option.deprecated_opts:
-            names.add((former.group or section, (former.name or option.name).replace("-", "_")))
-            names.add((former.group or section, former.name or option.name))
-    return names
+    return any(group == section for group, _ in conf.given) or any(name.startswith(variables) for name in os.environ)
 
 
 def names_of(groups: Groups) -> set[Option]:
     """Return the names of options that are declared, and not registered in this process."""
-    conf = cfg.ConfigOpts()
+    conf = Configuration()
     for group, options in groups:
         conf.register_opts(options, group=group)
-    return registered(conf)
+    return conf.registered
 
 
-def refuse(conf: cfg.ConfigOpts, program: str) -> None:
+def refuse(conf: Configuration, program: str) -> None:
     """Raise RefusedToStart for options that ask this program for what is not here; all of them in one message."""
     problems = []
-    for (section, name), texts in given(conf).items():
+    for (section, name), texts in conf.given.items():
         refusal = neutron.REFUSALS[program].get((section, name))
         text = texts[-1].strip()
         if refusal is not None and text.lower().replace(":", ".") not in refusal.accepted:
@@ -149,9 +122,9 @@ def log_hints(values: Mapping[Option, Sequence[str]]) -> None:
         LOG.info("values of Neutron are read as ours: %s", "; ".join(replaced))
 
 
-def report(conf: cfg.ConfigOpts, program: str, others: Callable[[], Groups] = tuple) -> None:
+def report(conf: Configuration, program: str, others: Callable[[], Groups] = tuple) -> None:
     """Log the findings of a program that has loaded all its drivers. `others` gives the options of the other program."""
-    values, known = given(conf), registered(conf)
+    values, known = conf.given, conf.registered
     log_hints({option: texts for option, texts in values.items() if option in known})
     other = names_of(others()) if set(values) - known else ()  # loads the other program's modules: only if needed
     log(compare(values, known, other, program), program)

@@ -186,14 +186,14 @@ def hints(section: str, name: str, text: str) -> list[str]:
     return [f"{theirs} as {ours}" if ours else f"{theirs} is included" for theirs, ours in read if theirs != ours]
 
 
-class _Name(types.ConfigType):
+class _Name(types.String):
     """The type of an option that names one driver."""
 
     def __init__(self, read: Callable[[str], str], type_name: str = "string value") -> None:
         super().__init__(type_name=type_name)
         self._read = read
 
-    def __call__(self, value: Any) -> str | list[str]:
+    def __call__(self, value: Any) -> str:
         return self._read(str(value).strip())
 
     def __repr__(self) -> str:
@@ -204,20 +204,17 @@ class _Name(types.ConfigType):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _formatter(self, value: Any) -> str:
-        return str(value)
-
 
 class _NameList(_Name):
     """The type of an option that lists drivers. Not oslo's list: it would join an invalid name with the next one."""
 
-    def __call__(self, value: str | Iterable[str]) -> list[str]:
+    def __call__(self, value: str | Iterable[str]) -> list[str]:  # type: ignore[override]
         texts = [text.strip() for text in (value.split(",") if isinstance(value, str) else value)]
         names = [self._read(text) for text in texts if text]
         return [name for name in dict.fromkeys(names) if name != INCLUDED]
 
-    def _formatter(self, value: Iterable[str]) -> str:
-        return ",".join(value)
+    def format_defaults(self, default: Any, sample_default: Any = None) -> list[str]:
+        return [",".join(default)]
 
 
 def name_type(section: str, name: str) -> types.ConfigType:

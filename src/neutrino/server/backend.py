@@ -7,8 +7,7 @@ schedule networks and routers, bind ports and make them ACTIVE.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from oslo_config import cfg
-
+from neutrino.configuration.options import Configuration
 from neutrino.model.objects import Values
 from neutrino.server import config, features
 from neutrino.server.bgp.plugin import build_scheduler
@@ -38,7 +37,7 @@ class Backend:
     segments: SegmentReporter | None = None  # reports segments to Placement
 
 
-def build_backend(conf: cfg.ConfigOpts) -> Backend:
+def build_backend(conf: Configuration) -> Backend:
     """Opens and starts nothing, so that it can be done before processes are forked."""
     db = config.database(conf)
     quotas = Quotas(db, {name: conf.quotas[f"quota_{name}"] for name in config.quotas()})

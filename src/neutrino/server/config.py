@@ -9,6 +9,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from neutrino.configuration.neutron_values import add_names, list_type, name_type
+from neutrino.configuration.options import Configuration
 from neutrino.errors import RefusedToStart
 from neutrino.metrics.listener import address as metrics_address
 from neutrino.metrics.listener import options as metrics_options
@@ -367,8 +368,8 @@ def _with_features() -> dict[str | None, Sequence[cfg.Opt]]:
 OPTIONS: dict[str | None, Sequence[cfg.Opt]] = _with_features()
 
 
-def configuration(files: Sequence[str]) -> cfg.ConfigOpts:
-    conf = cfg.ConfigOpts()
+def configuration(files: Sequence[str]) -> Configuration:
+    conf = Configuration()
     for group, options in OPTIONS.items():
         conf.register_opts(options, group=group)
     log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "alembic=WARN"])

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
-from oslo_config import cfg
 
 from neutrino import logs, private
 from neutrino.configuration import findings
+from neutrino.configuration.options import Configuration
 from neutrino.diagnosis.facts import API_PROCESS
 from neutrino.metrics.catalog import CONNECTIONS
 from neutrino.metrics.process import start_worker
@@ -66,7 +66,7 @@ class Server:
     """An assembled server: the WSGI application, and the parts that commands and tests use."""
 
     app: Any
-    conf: cfg.ConfigOpts
+    conf: Configuration
     db: Database
     core: Any
     registry: Registry
@@ -79,7 +79,7 @@ class Server:
     authorizer: Authorizer
 
 
-def assemble(conf: cfg.ConfigOpts) -> Server:
+def assemble(conf: Configuration) -> Server:
     config.check_listening(conf)
     findings.refuse(conf, findings.SERVER)
     backend = build_backend(conf)

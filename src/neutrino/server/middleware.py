@@ -13,6 +13,7 @@ from typing import Any
 from oslo_config import cfg
 
 from neutrino.configuration.findings import is_configured
+from neutrino.configuration.options import Configuration
 from neutrino.server import config
 from neutrino.server.requests import Headers, observed
 from neutrino.server.ui import app as ui
@@ -29,7 +30,7 @@ PLAIN = ("", "*/*", "text/plain")  # values of Accept
 OPEN = ("", "/", "/openapi.json")  # paths without authentication
 
 
-def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
+def wrap(app: Wsgi, conf: Configuration) -> Wsgi:
     """The application inside its middleware, from the inside out: authentication, proxy headers, the guard against web
     pages (which needs the Host header before proxy headers replace it), the topology page, request ids, CORS, health check.
     """
@@ -48,7 +49,7 @@ def wrap(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
     return _by_path((HEALTH,), _health_check(inner, conf), inner)
 
 
-def _health_check(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
+def _health_check(app: Wsgi, conf: Configuration) -> Wsgi:
     """oslo.middleware's. Without options there is nothing to check: a load balancer gets the same answer from here."""
 
     @cache
@@ -73,7 +74,7 @@ def _health_check(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
     return answer
 
 
-def _behind_proxy(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
+def _behind_proxy(app: Wsgi, conf: Configuration) -> Wsgi:
     if not conf.oslo_middleware.enable_proxy_headers_parsing:
         return app
     from oslo_middleware.http_proxy_to_wsgi import HTTPProxyToWSGI
@@ -101,14 +102,14 @@ def _by_path(paths: Collection[str], special: Wsgi, other: Wsgi) -> Wsgi:
     return dispatch
 
 
-def _authenticated(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
+def _authenticated(app: Wsgi, conf: Configuration) -> Wsgi:
     from keystonemiddleware import auth_token
 
     protected = auth_token.AuthProtocol(app, {"oslo_config_config": conf, "oslo_config_project": "neutrino"})
     return _by_path(OPEN, app, protected)
 
 
-def _not_from_web_pages(app: Wsgi, conf: cfg.ConfigOpts) -> Wsgi:
+def _not_from_web_pages(app: Wsgi, conf: Configuration) -> Wsgi:
     """Refuse requests of other sites' pages: without authentication, each would be an administrator's request.
 
     Browsers send Origin, or at least Sec-Fetch-Site. With DNS rebinding the page's own name resolves to this machine:
@@ -151,7 +152,7 @@ def answer_error(
     return [body]
 
 
-def _origins(conf: cfg.ConfigOpts) -> frozenset[str]:
+def _origins(conf: Configuration) -> frozenset[str]:
     """The sites whose pages may use the API."""
     if not is_configured(conf, "cors"):
         return frozenset()

@@ -9,6 +9,7 @@ from neutrino.cli.doctor.subject import SERVER, Subject
 from neutrino.cli.errors import one_line
 from neutrino.cli.quiet import quiet
 from neutrino.configuration import findings
+from neutrino.configuration.options import Configuration
 from neutrino.diagnosis import machine_problems
 from neutrino.diagnosis.problems import Finding
 from neutrino.errors import OperatorError
@@ -32,7 +33,7 @@ def configuration(subject: Subject) -> Iterator[Finding]:
     if any(fault.refuses and not fault.rule for fault in faults):
         return  # the server is not assembled, so options of its plugins are not known
     program = findings.SERVER if is_server else findings.AGENT
-    values, known = findings.given(conf), findings.registered(conf)
+    values, known = conf.given, conf.registered
     result = findings.compare(values, known, findings.names_of(_others(subject)), program)
     for (section, name), hint in sorted(result.unknown.items()):
         yield machine_problems.OPTION_UNKNOWN(
@@ -48,7 +49,7 @@ def configuration(subject: Subject) -> Iterator[Finding]:
         yield machine_problems.OPTIONS_CONTRADICT(text)
 
 
-def _load_server(conf: cfg.ConfigOpts) -> "tuple[Fault, ...]":
+def _load_server(conf: Configuration) -> "tuple[Fault, ...]":
     """Load plugins and drivers, which register their options; return what is wrong in the policy files."""
     from neutrino.cli.policy import faults_of
     from neutrino.server import config
@@ -59,7 +60,7 @@ def _load_server(conf: cfg.ConfigOpts) -> "tuple[Fault, ...]":
     return faults_of(conf)
 
 
-def _load_agent(conf: cfg.ConfigOpts) -> "tuple[Fault, ...]":
+def _load_agent(conf: Configuration) -> "tuple[Fault, ...]":
     from neutrino.agent import config
     from neutrino.agent.dhcp.extension_api import GROUP as dhcp_group
     from neutrino.agent.l2 import build as l2
@@ -84,14 +85,14 @@ def _others(subject: Subject) -> findings.Groups:
     return OPTIONS.items()
 
 
-def server_contradictions(conf: cfg.ConfigOpts) -> Iterator[str]:
+def server_contradictions(conf: Configuration) -> Iterator[str]:
     if not conf.use_ssl and (conf.ssl.cert_file or conf.ssl.key_file):
         yield "[ssl] cert_file and key_file are set, and use_ssl is off: the API is served without TLS"
     if conf.feed.tls_key_file and not conf.feed.tls_cert_file:
         yield "[feed] tls_key_file is set without tls_cert_file: the feed is served without TLS"
     if conf.feed.heartbeat_timeout < conf.feed.heartbeat:
         yield "[feed] heartbeat_timeout is shorter than heartbeat: idle hosts may be disconnected"
-    if conf.auth_strategy == "noauth" and any(section == "keystone_authtoken" for section, _ in findings.given(conf)):
+    if conf.auth_strategy == "noauth" and any(section == "keystone_authtoken" for section, _ in conf.given):
         yield "auth_strategy = noauth, and [keystone_authtoken] is configured: tokens are not checked"
     missing = [name for name in conf.ml2.project_network_types if name not in conf.ml2.type_drivers]
     if missing:
@@ -100,7 +101,7 @@ def server_contradictions(conf: cfg.ConfigOpts) -> Iterator[str]:
         yield "[ml2] path_mtu is larger than global_physnet_mtu, which limits tunnels too: path_mtu has no effect"
 
 
-def agent_contradictions(conf: cfg.ConfigOpts) -> Iterator[str]:
+def agent_contradictions(conf: Configuration) -> Iterator[str]:
     if conf.agent.arp_responder and not conf.agent.l2_population:
         yield "[agent] arp_responder needs l2_population, which is off: ARP requests are flooded"
     if conf.agent.dscp is not None and conf.agent.dscp_inherit:

@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from neutrino.cli.doctor.accounts import READ, USE, Account, program_account
 from neutrino.cli.doctor.subject import SERVER, Subject
-from neutrino.configuration.findings import given
+from neutrino.configuration.options import Configuration
 from neutrino.diagnosis import machine_problems
 from neutrino.diagnosis.problems import Finding
 
@@ -52,7 +52,7 @@ def secret_files(subject: Subject) -> list[tuple[str, str]]:
 
 
 def _has_secret(path: str) -> bool:
-    conf = cfg.ConfigOpts()
+    conf = Configuration()
     try:
         conf([], default_config_files=[path], default_config_dirs=[])
     except cfg.Error:
@@ -60,7 +60,7 @@ def _has_secret(path: str) -> bool:
     # A database without a password, such as an SQLite file, is no secret.
     return any(
         option in SECRET_OPTIONS and (option[1] != "connection" or "@" in values[-1])
-        for option, values in given(conf).items()
+        for option, values in conf.given.items()
     )
 
 
@@ -115,7 +115,7 @@ def _existing(path: str) -> Path | None:
     return next((place for place in (full, *full.parents) if place.exists()), None)
 
 
-def sqlite_file(conf: cfg.ConfigOpts) -> str:
+def sqlite_file(conf: Configuration) -> str:
     """Return the database's file; empty for a database server."""
     import sqlalchemy as sa
 
@@ -161,9 +161,9 @@ def certificate_files(subject: Subject) -> list[tuple[str, str, str]]:
     return [(option, str(path), str(key or "")) for option, path, key in files if path]
 
 
-def _option(conf: cfg.ConfigOpts, group: str, name: str) -> str:
+def _option(conf: Configuration, group: str, name: str) -> str:
     """Return a library's option as the files have it; libraries register theirs late."""
-    return given(conf).get((group, name), [""])[-1]
+    return conf.given.get((group, name), [""])[-1]
 
 
 def examine_certificate(option: str, path: str, key: str, now: datetime) -> Iterator[Finding]:

@@ -11,12 +11,11 @@ from dataclasses import replace
 from typing import Final
 
 import sqlalchemy as sa
-from oslo_config import cfg
 
 from neutrino.cli.doctor.files import sqlite_file
 from neutrino.cli.doctor.subject import Subject
 from neutrino.cli.preflight import cause
-from neutrino.configuration.findings import given
+from neutrino.configuration.options import Configuration
 from neutrino.diagnosis import server_problems
 from neutrino.diagnosis.findings import find
 from neutrino.diagnosis.problems import NOTE, Finding
@@ -45,7 +44,7 @@ READ_ONLY = {
 
 
 @contextlib.contextmanager
-def _opened(conf: cfg.ConfigOpts) -> Iterator[Database]:
+def _opened(conf: Configuration) -> Iterator[Database]:
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # an error is a finding
     db = Database(config.database_url(conf), failover_seconds=0)
@@ -213,7 +212,7 @@ def connection_error(address: Address) -> str:
 
 def keystone(subject: Subject) -> Iterator[Finding]:
     conf = subject.conf
-    values = given(conf)
+    values = conf.given
     urls = values.get(("keystone_authtoken", "auth_url")) or values.get(("keystone_authtoken", "www_authenticate_uri"))
     if conf.auth_strategy != "keystone" or not urls:
         return

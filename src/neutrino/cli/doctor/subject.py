@@ -10,6 +10,7 @@ from oslo_config import cfg
 
 from neutrino.cli.doctor.machine import Machine, ThisMachine
 from neutrino.cli.installed import AGENT_FILE, SERVER_FILE
+from neutrino.configuration.options import Configuration
 from neutrino.feed.state import State
 
 SERVER: Final = "server"
@@ -27,7 +28,7 @@ class Subject:
     machine: Machine = field(default_factory=ThisMachine)
 
     @cached_property
-    def conf(self) -> cfg.ConfigOpts:
+    def conf(self) -> Configuration:
         if self.role == SERVER:
             from neutrino.server.config import configuration as of_server
 
@@ -65,14 +66,12 @@ def subjects(files: Sequence[str], role: str, defaults: Sequence[str] = (SERVER_
 
 def detect(files: Sequence[str]) -> list[str]:
     """Return whether the files are of a server or of an agent; both, if they were merged into one."""
-    from neutrino.configuration.findings import given
-
-    conf = cfg.ConfigOpts()
+    conf = Configuration()
     try:
         conf([], default_config_files=list(files), default_config_dirs=[])
     except cfg.Error:  # the check of the configuration states it
         return [SERVER]
-    options = given(conf)
+    options = conf.given
     is_host = ("feed", "server") in options
     return [
         *([SERVER] if not is_host or any(option in options for option in _OF_SERVERS) else []),

@@ -1,12 +1,11 @@
-"""The commands of an argparse parser as plain values, from which man pages and shell completion are rendered.
-
-argparse has no public way to list what a parser accepts; this is the only module that reads its private attributes.
-"""
+"""The commands of a parser as plain values, from which man pages and shell completion are rendered."""
 
 import argparse
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from neutrino.cli.parser import Declared, Parser
 
 _DIRECTORY = re.compile(r"(^|_)(state|dir|directory|path)$")
 _FILE = re.compile(r"(^|_)(files?|cert|key|ca)$")
@@ -45,26 +44,20 @@ class Command:
             yield from command.walk()
 
 
-def describe(parser: argparse.ArgumentParser, path: tuple[str, ...] = (), help: str = "") -> Command:
+def describe(parser: Parser, path: tuple[str, ...] = (), help: str = "") -> Command:
     """The command of this parser with all its subcommands; commands without a help text are internal, and left out."""
     path = path or (parser.prog,)
-    formatter = parser._get_formatter()
-    options: list[Argument] = []
-    positionals: list[Argument] = []
-    commands: list[Command] = []
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            listed = {choice.dest: choice.help or "" for choice in action._choices_actions}
-            commands += [describe(action.choices[name], (*path, name), text) for name, text in listed.items()]
-        elif action.help is not argparse.SUPPRESS:
-            argument = _argument(action, formatter)
-            (options if argument.flags else positionals).append(argument)
+    arguments = [_argument(each) for each in parser.arguments if each.action.help is not argparse.SUPPRESS]
     description = parser.description or _sentence(help)
     usage = " ".join(parser.format_usage().split()).removeprefix(f"usage: {parser.prog}").strip()
-    return Command(path, help, description, usage, tuple(options), tuple(positionals), tuple(commands))
+    options = tuple(each for each in arguments if each.flags)
+    positionals = tuple(each for each in arguments if not each.flags)
+    commands = tuple(describe(inner, (*path, name), text) for name, (text, inner) in parser.commands.items() if text)
+    return Command(path, help, description, usage, options, positionals, commands)
 
 
-def _argument(action: argparse.Action, formatter: argparse.HelpFormatter) -> Argument:
+def _argument(declared: Declared) -> Argument:
+    action = declared.action
     takes_value = action.nargs != 0
     choices = tuple(map(str, action.choices or ()))
     metavar = action.metavar if isinstance(action.metavar, str) else ""
@@ -72,10 +65,10 @@ def _argument(action: argparse.Action, formatter: argparse.HelpFormatter) -> Arg
     return Argument(
         flags=tuple(action.option_strings),
         name=name if takes_value else "",
-        help=formatter._expand_help(action) if action.help else "",
+        help=(action.help or "") % vars(action),
         choices=choices,
         kind=_kind(action.dest, metavar) if takes_value and not choices else "",
-        repeatable=isinstance(action, argparse._AppendAction),
+        repeatable=declared.repeatable,
         required=action.required,
     )
 

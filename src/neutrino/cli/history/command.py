@@ -12,6 +12,7 @@ from typing import Final
 
 from neutrino.cli import cloud
 from neutrino.cli.errors import INVALID, CommandError
+from neutrino.cli.parser import Parser
 from neutrino.model.objects import Object
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -39,7 +40,7 @@ COLLECTIONS: Final[Mapping[str, str]] = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     parser.add_argument("kind", nargs="?", default="", metavar="KIND", help="such as port (default: of any kind)")
     parser.add_argument("object", metavar="ID_OR_NAME", help="a floating IP may be given by its address")
     cloud.add_arguments(parser)

@@ -2,22 +2,24 @@
 
 import argparse
 
+from neutrino.cli.parser import Parser
+
 DEFAULT_DIRECTORY = "/etc/neutrino/pki"
 RENEW_WITHIN_DAYS = 30
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     parser.add_argument("--directory", default=DEFAULT_DIRECTORY, help="its files (default: %(default)s)")
-    shared = argparse.ArgumentParser(add_help=False)
+    shared = Parser(add_help=False)
     # Without a default, which would override the value that was given before the action.
     shared.add_argument("--directory", default=argparse.SUPPRESS, help="directory of the authority's files")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    parser.take_commands("action")
 
-    init = actions.add_parser("init", parents=[shared], help="create the authority: ca.crt and ca.key")
+    init = parser.add_command("init", parents=[shared], help="create the authority: ca.crt and ca.key")
     init.add_argument("--name", default="neutrino CA", help="name in its certificate (default: %(default)s)")
     init.add_argument("--days", type=int, default=3650, help="validity of its certificate (default: %(default)s)")
 
-    issue = actions.add_parser("issue", parents=[shared], help="create key and certificate of a server")
+    issue = parser.add_command("issue", parents=[shared], help="create key and certificate of a server")
     issue.add_argument("name", metavar="NAME", help="name of the files, and of the server if no --address is given")
     issue.add_argument(
         "--address",
@@ -33,15 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     issue.add_argument("--owner", metavar="USER", help="user who owns the key, such as neutrino (default: yourself)")
 
-    renew = actions.add_parser("renew", parents=[shared], help="replace certificates that end soon, with new keys")
+    renew = parser.add_command("renew", parents=[shared], help="replace certificates that end soon, with new keys")
     renew.add_argument("names", metavar="NAME", nargs="*", help="these, whenever they end; ca: the authority's own")
     within = "without NAME: those that end within this number of days (default: %(default)s)"
     renew.add_argument("--within", metavar="DAYS", type=int, default=RENEW_WITHIN_DAYS, help=within)
     renew.add_argument("--days", type=int, help="validity in days (default: that of the old certificate)")
 
-    listing = actions.add_parser("list", parents=[shared], help="list certificates with addresses and expiry")
+    listing = parser.add_command("list", parents=[shared], help="list certificates with addresses and expiry")
     listing.add_argument("--json", action="store_true", help="print JSON")
-    show = actions.add_parser(
+    show = parser.add_command(
         "show", parents=[shared], help="show a certificate, and the options for server and agents"
     )
     show.add_argument("name", metavar="NAME", help="of the certificate, or ca")

@@ -3,6 +3,7 @@
 import argparse
 
 from neutrino.cli import cloud
+from neutrino.cli.parser import Parser
 
 EXTERNAL = "external"
 _DESCRIPTION = """\
@@ -20,7 +21,7 @@ examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("source", metavar="SOURCE", nargs="?", help="the sending port: id, name or fixed IP")

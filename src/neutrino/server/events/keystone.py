@@ -7,17 +7,17 @@ from typing import Any
 
 from oslo_config import cfg
 
-from neutrino.configuration.findings import given as given_options
+from neutrino.configuration.options import Configuration
 
 # Any of them shows that credentials are meant; without auth_type they are an error.
 _CREDENTIALS = ("auth_type", "auth_plugin", "auth_section", "auth_url", "username")
 REQUEST_TIMEOUT = 30.0
 
 
-def is_configured(conf: cfg.ConfigOpts, group: str) -> bool:
+def is_configured(conf: Configuration, group: str) -> bool:
     """Whether the section names credentials."""
-    given = given_options(conf)
-    return any(section == group and name in _CREDENTIALS and values[-1] for (section, name), values in given.items())
+    items = conf.given.items()
+    return any(section == group and name in _CREDENTIALS and values[-1] for (section, name), values in items)
 
 
 def session_from_conf(conf: cfg.ConfigOpts, group: str, purpose: str) -> Any:

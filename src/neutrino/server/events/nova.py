@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from oslo_config import cfg
 
-from neutrino.configuration.findings import given as given_options
+from neutrino.configuration.options import Configuration
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
 from neutrino.server.events.keystone import is_configured, session_from_conf
@@ -201,7 +200,7 @@ def _log_refused(batch: Sequence[NovaEvent], answer: NovaAnswer) -> None:
             LOG.log(level, "Nova dropped %s of port %s for server %s with code %s (%s)", *values, answer.request_id)
 
 
-def nova_notifier_from_conf(conf: cfg.ConfigOpts) -> NovaNotifier:
+def nova_notifier_from_conf(conf: Configuration) -> NovaNotifier:
     """The configured notifier; invalid options are an error at the start of the server.
 
     Without credentials in `[nova]` nothing is sent: a server without Nova is normal.
@@ -213,18 +212,18 @@ def nova_notifier_from_conf(conf: cfg.ConfigOpts) -> NovaNotifier:
     return NovaNotifier(post, status_changes=status_changes, data_changes=data_changes)
 
 
-def report_unconfigured(conf: cfg.ConfigOpts) -> None:
+def report_unconfigured(conf: Configuration) -> None:
     """Log that Nova is not notified for lack of credentials; a warning if a switch is in the configuration."""
     if is_configured(conf, GROUP) or not (
         conf.notify_nova_on_port_status_changes or conf.notify_nova_on_port_data_changes
     ):
         return
-    asked = any(name.startswith("notify_nova_on_port_") for _, name in given_options(conf))
+    asked = any(name.startswith("notify_nova_on_port_") for _, name in conf.given)
     level = logging.WARNING if asked else logging.INFO
     LOG.log(level, "Nova is not notified of port changes: [nova] auth_type and credentials are not set")
 
 
-def keystone_poster(conf: cfg.ConfigOpts) -> Post:
+def keystone_poster(conf: Configuration) -> Post:
     """A `post` that finds Nova in Keystone's catalog, with the `[nova]` credentials.
 
     keystoneauth is imported here, so that a server without Nova does not load it.

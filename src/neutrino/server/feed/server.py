@@ -17,10 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
-from oslo_config import cfg
 from websockets.asyncio.server import ServerConnection, serve, unix_serve
 
 from neutrino import private
+from neutrino.configuration.options import Configuration
 from neutrino.diagnosis.facts import FEED_PROCESS
 from neutrino.feed.address import Address, short_path
 from neutrino.feed.messages import MAX_BYTES, Answer, HostReport, Query, Traffic
@@ -409,7 +409,7 @@ async def _retrying(what: str, work: Callable[[], Awaitable[object]]) -> None:
 # --- the process -----------------------------------------------------------------------------------------------------
 
 
-def _options(conf: cfg.ConfigOpts) -> FeedOptions:
+def _options(conf: Configuration) -> FeedOptions:
     return FeedOptions(
         server=conf.host,
         addresses=addresses(conf),
@@ -422,7 +422,7 @@ def _options(conf: cfg.ConfigOpts) -> FeedOptions:
     )
 
 
-def run(conf: cfg.ConfigOpts, ready: Callable[[], object] = lambda: None, *, alone: bool = False) -> None:
+def run(conf: Configuration, ready: Callable[[], object] = lambda: None, *, alone: bool = False) -> None:
     """Serve the feed until SIGTERM or SIGINT. `ready` is called once it listens.
 
     `alone`: no server is its parent, which would serve its metrics.

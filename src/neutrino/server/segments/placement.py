@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from oslo_config import cfg
-
+from neutrino.configuration.options import Configuration
 from neutrino.model.objects import Values
 from neutrino.server.db.session import Database
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
@@ -162,7 +161,7 @@ class SegmentReporter:
         return None
 
 
-def reporter_from_conf(conf: cfg.ConfigOpts, db: Database) -> SegmentReporter | None:
+def reporter_from_conf(conf: Configuration, db: Database) -> SegmentReporter | None:
     """None without credentials in `[placement]` and `[nova]`, or without the plugin."""
     if "segments" not in conf.service_plugins or not all(is_configured(conf, group) for group in ("placement", "nova")):
         return None
@@ -170,7 +169,7 @@ def reporter_from_conf(conf: cfg.ConfigOpts, db: Database) -> SegmentReporter | 
     return SegmentReporter(db, SegmentReports(placement, _caller(conf, "nova", "compute", NOVA_VERSION)))
 
 
-def _caller(conf: cfg.ConfigOpts, group: str, service_type: str, version: str) -> Call:
+def _caller(conf: Configuration, group: str, service_type: str, version: str) -> Call:
     from keystoneauth1 import exceptions
 
     session = session_from_conf(conf, group, "report the addresses of segments")
