@@ -25,7 +25,7 @@ from neutrino.server.events.amqp import (
     TransportURL,
     parse_transport_url,
 )
-from neutrino.server.events.notifications import render_message, seal
+from neutrino.server.events.envelope import render_message, seal
 
 CALLER = Context(
     request_id="req-1",

@@ -22,7 +22,7 @@ from kombu.utils.url import url_to_parts
 
 from neutrino.server.context import Context, admin_context
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
-from neutrino.server.events.notifications import render_message, seal
+from neutrino.server.events.envelope import render_message, seal
 
 LOG = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from neutrino.dataplane.inspection.api import Ruleset
 
 ACCEPT, DROP, REJECT, RETURN = "accept", "drop", "reject", "return"
-INVALID, ESTABLISHED, RELATED, NEW = 1, 2, 4, 8  # bits of the connection state
+INVALID, ESTABLISHED, NEW = 1, 2, 8  # bits of the connection state
 SOURCE_NAT, DESTINATION_NAT = 16, 32  # bits of the connection status
 _FAMILIES: Final = {4: ("ip", "inet"), 6: ("ip6", "inet")}
 _PROTOCOLS: Final = {"tcp": 6, "udp": 17, "sctp": 132, "dccp": 33, "udplite": 136, "icmp": 1, "icmpv6": 58}
