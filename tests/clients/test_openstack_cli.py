@@ -309,12 +309,13 @@ def test_what_there_is(shell: Shell) -> None:
 # The command reads the project's name from Keystone, so it needs one.
 @pytest.mark.parametrize("cloud", [pytest.param("keystone", marks=pytest.mark.keystone)], indirect=True)
 def test_quotas(shell: Shell, cloud: Cloud) -> None:
-    shell("quota set --networks 7 --subnets 8 --ports 9 --secgroups 3 --secgroup-rules 33 --rbac-policies 2 others")
-    seen = {row["Resource"]: row["Limit"] for row in shell.json("quota show --network others")}
+    limits = "--networks 7 --subnets 8 --ports 9 --secgroups 3 --secgroup-rules 33 --rbac-policies 2"
+    shell(f"quota set {limits} {cloud.other}")
+    seen = {row["Resource"]: row["Limit"] for row in shell.json(f"quota show --network {cloud.other}")}
     assert (seen["networks"], seen["ports"], seen["rbac_policies"]) == (7, 9, 2)
-    usage = {row["Resource"]: row["In Use"] for row in shell.json("quota show --network --usage others")}
+    usage = {row["Resource"]: row["In Use"] for row in shell.json(f"quota show --network --usage {cloud.other}")}
     assert usage["networks"] == 0
-    assert shell.json("quota show --network --default others")
+    assert shell.json(f"quota show --network --default {cloud.other}")
     assert cloud.other in [row["Project ID"] for row in shell.json("quota list --network")]
-    shell("quota delete --network others")
+    shell(f"quota delete --network {cloud.other}")
     assert cloud.other not in [row["Project ID"] for row in shell.json("quota list --network")]

@@ -122,11 +122,17 @@ class Keystone(TemporaryServer):
         self._network_url = url
         if self.region not in {region["id"] for region in self._call("GET", "regions")["regions"]}:
             self._call("PUT", f"regions/{self.region}", json={"region": {}})
+            (identity,) = self._call("GET", "services", params={"type": "identity"})["services"]
+            self._create_endpoints(identity["id"], self.url)
         place = {"service_id": self._network_service, "region_id": self.region}
         for endpoint in self._call("GET", "endpoints", params=place)["endpoints"]:
             self._call("DELETE", f"endpoints/{endpoint['id']}")
+        self._create_endpoints(self._network_service, url)
+
+    def _create_endpoints(self, service: str, url: str) -> None:
         for interface in ("public", "internal", "admin"):
-            self._create("endpoint", {**place, "interface": interface, "url": url})
+            attributes = {"service_id": service, "region_id": self.region, "interface": interface, "url": url}
+            self._create("endpoint", attributes)
 
     def _create(self, kind: str, attributes: dict[str, Any]) -> str:
         created: str = self._call("POST", f"{kind}s", json={kind: attributes})[kind]["id"]
