@@ -2,6 +2,9 @@
 
 SQLAlchemy keeps compiled statements too, but looks each up by its structure, and makes a context and a result for each
 execution: twice the work of the driver. Statements that live as long as the process do without.
+
+PyMySQL decodes the description of every column of every result, in Python: more work than all else of a read. So wide rows
+of MariaDB come as one column, a JSON array of the values.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,10 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 Row = tuple[Any, ...]
+_WIDE = 6  # columns
+_decode = msgspec.json.Decoder(list[Any]).decode
 _Processors = tuple[tuple[Any, Callable[[Any], Any]], ...]  # functions that convert a value, with its name or position
 
 
@@ -27,6 +33,7 @@ class Text:
     for_driver: _Processors
     for_result: _Processors
     is_positional: bool
+    is_packed: bool  # each row is a JSON array
 
     def parameters(self, given: Mapping[str, Any]) -> Any:
         values = {**self.constants, **given}
@@ -38,11 +45,11 @@ class Text:
 
     def rows(self, fetched: Iterable[Row]) -> list[Row]:
         """Rows of the driver with the values that SQLAlchemy would give, such as booleans."""
-        if not self.for_result:
+        if not self.for_result and not self.is_packed:
             return list(fetched)
         rows = []
         for row in fetched:
-            values = list(row)
+            values = _decode(row[0]) if self.is_packed else list(row)
             for position, process in self.for_result:
                 values[position] = process(values[position])
             rows.append(tuple(values))
@@ -69,6 +76,10 @@ class Statements:
 
     def _compile(self, statement: Any, names: tuple[str, ...]) -> Text | None:
         dialect = self._dialect
+        columns = list(statement.selected_columns) if isinstance(statement, sa.SelectBase) else []
+        is_packed = dialect.driver == "pymysql" and isinstance(statement, sa.Select) and len(columns) >= _WIDE
+        if is_packed:
+            statement = statement.with_only_columns(sa.func.json_array(*columns), maintain_column_froms=True)
         compiled = statement.compile(dialect=dialect, column_keys=list(names))
         prefetched = [*compiled.insert_prefetch, *compiled.update_prefetch]
         if compiled.post_compile_params or compiled.literal_execute_params or compiled.escaped_bind_names:
@@ -80,7 +91,6 @@ class Statements:
         constants = {name: value for name, value in compiled.params.items() if name not in names}
         constants |= {column.key: column.default.arg for column in prefetched}
         binds = {name: bind.type.dialect_impl(dialect).bind_processor(dialect) for name, bind in compiled.binds.items()}
-        columns = statement.selected_columns if isinstance(statement, sa.SelectBase) else ()
         results = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
         return Text(
             text=str(compiled),
@@ -89,6 +99,7 @@ class Statements:
             for_driver=tuple((name, process) for name, process in binds.items() if process is not None),
             for_result=tuple((i, process) for i, process in enumerate(results) if process is not None),
             is_positional=compiled.positional,
+            is_packed=is_packed,
         )
 
 

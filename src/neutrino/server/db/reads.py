@@ -163,6 +163,8 @@ def read_together(
 def read_together(
     connection: Connection, a: Read[T1], b: Read[T2], c: Read[T3], d: Read[T4], e: Read[T5], /
 ) -> tuple[T1, T2, T3, T4, T5]: ...
+@overload
+def read_together(connection: Connection, *wanted: Read[Any]) -> tuple[Any, ...]: ...
 def read_together(connection: Connection, *wanted: Read[Any]) -> tuple[Any, ...]:
     """The results of several reads, which are sent together."""
     return tuple(one.result(rows) for one, rows in zip(wanted, _rows(connection, wanted), strict=True))

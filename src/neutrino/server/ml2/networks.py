@@ -13,6 +13,7 @@ from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
+from neutrino.server.db.reads import read_together
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added
@@ -31,10 +32,10 @@ from neutrino.server.ml2.segments import (
 )
 from neutrino.server.ml2.views import NETWORK_RENAMED, NETWORKS, api_network, one_form_of_segments
 from neutrino.server.ml2.vlan_tags import VlanTags
-from neutrino.server.qos.use import PolicyUse, check_policy, default_policy
+from neutrino.server.qos.use import DEFAULT_POLICY, PolicyUse, check_policy
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.placements import NETWORKS as PLACEMENTS
-from neutrino.server.securitygroups.groups import SecurityGroups
+from neutrino.server.securitygroups.groups import DEFAULT_GROUP, SecurityGroups
 from neutrino.server.view_collection import ViewCollection
 
 AUTO_DELETED = ("network:dhcp", "network:distributed")  # owners of ports that are deleted with their network or subnet
@@ -49,6 +50,15 @@ class UnusedPorts:
 
     ports: Sequence[Any]  # rows with id, project_id and revision_number
     write: Callable[[Transaction], None]
+
+
+@dataclass(frozen=True)
+class ProjectInputs:
+    """What new networks of a project depend on."""
+
+    limit: int
+    default_group: str | None
+    default_policy: str | None
 
 
 @dataclass(eq=False)
@@ -78,15 +88,21 @@ class Networks:
     def policy_target(self, context: Context, key: str, everyone: bool) -> Object:
         """Attributes of a network, for policy rules on what is created on it."""
         with self.db.read() as connection:
-            network = self.view.get(connection, key, context.project_id, everyone=everyone)
-        return {"network:project_id": network["project_id"], "network:shared": network["shared"]}
+            names = ("project_id", "shared")
+            network = self.view.show(connection, key, project=context.project_id, everyone=everyone, fields=names)
+        network = self.view.found(key, network)
+        return {f"network:{name}": network[name] for name in names}
 
     def load_external(self, connection: Connection, context: Context, key: str, resource: str) -> Object:
         """An external network that the caller sees; `resource` asks for it."""
         network = self.view.get(connection, key, context.project_id, everyone=context.is_admin)
-        if not network["router:external"]:
-            raise errors.BadRequest(resource=resource, msg=f"network {key} is not an external one")
+        self.check_external(network, resource)
         return network
+
+    def check_external(self, network: Object, resource: str) -> None:
+        """Refuse a network that is not an external one; `resource` asks for it."""
+        if not network["router:external"]:
+            raise errors.BadRequest(resource=resource, msg=f"network {network['id']} is not an external one")
 
     # --- creating -------------------------------------------------------------------------------------------------
 
@@ -95,21 +111,36 @@ class Networks:
 
     @retried
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        # As in Neutron, a project's first network creates its default security group; the server's own has no project.
-        for project in {values["project_id"] for values in several} - {""}:
-            self.groups.ensure_default(project)
         with self.db.read() as connection:
+            projects = {values["project_id"]: self._read_inputs(connection, values["project_id"]) for values in several}
             # One for all networks: no two of them get the same segment. A single network guesses one without a lookup; if
             # the guess was taken, the next attempt looks.
             in_use = self.segments.in_use(connection, blind=len(several) == 1 and not self.db.is_repeated)
-            made = [self._decide(connection, context, values, in_use) for values in several]
-            limits = self.quotas.limits(connection, "network", several)
+            made = [
+                self._decide(connection, context, values, in_use, projects[values["project_id"]].default_policy)
+                for values in several
+            ]
+        limits = {project: inputs.limit for project, inputs in projects.items()}
+        # As in Neutron, a project's first network creates its default security group; the server's own has no project.
+        for project, inputs in projects.items():
+            if project and inputs.default_group is None:
+                self.groups.ensure_default(project)
         contexts = [DriverContext("create", "network", network, segments=segments) for network, segments in made]
         with self.operations.write(contexts) as tx:
             tx.insert(t.networks, [as_row(t.networks, {**n, **shown(s)}, NETWORK_RENAMED) for n, s in made], limits)
             for network, segments in made:
                 self._insert_parts(tx, network, segments)
         return [api_network(network, segments) for network, segments in made]
+
+    def _read_inputs(self, connection: Connection, project: str) -> ProjectInputs:
+        return ProjectInputs(
+            *read_together(
+                connection,
+                self.quotas.reading("network", project),
+                DEFAULT_GROUP(project=project),
+                DEFAULT_POLICY(project=project),
+            )
+        )
 
     def _insert_parts(self, tx: Transaction, network: Object, segments: Sequence[Segment]) -> None:
         at = network["created_at"]
@@ -120,17 +151,25 @@ class Networks:
         self.extensions.store("network", tx, network)
 
     def _decide(
-        self, connection: Connection, context: Context, values: Object, in_use: SegmentsInUse
+        self,
+        connection: Connection,
+        context: Context,
+        values: Object,
+        in_use: SegmentsInUse,
+        default_policy: str | None,
     ) -> tuple[Object, list[Segment]]:
         check_hints(connection, values["availability_zone_hints"])
         segments = self.segments.choose(in_use, values)
+        policy_id = values.get("qos_policy_id")
+        if policy_id is not None:
+            check_policy(connection, context, policy_id)
         network = fresh({k: v for k, v in values.items() if k not in (*NAMES, "segments")})
         network |= {
             "status": "ACTIVE",
             "subnets": [],
             "ipv4_address_scope": None,
             "ipv6_address_scope": None,
-            "qos_policy_id": _policy_of_new(connection, context, values),
+            "qos_policy_id": policy_id or default_policy,
             "extra_dhcp_opts": values.get("extra_dhcp_opts") or [],
             "availability_zones": [],
             "project_default": values.get("project_default", False),
@@ -303,15 +342,6 @@ def delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:
     """Delete ports by their rows: the service's own ports of a network or subnet that is deleted."""
     for port in ports:
         delete_row(tx, t.ports, port._asdict())
-
-
-def _policy_of_new(connection: Connection, context: Context, values: Object) -> str | None:
-    """The QoS policy of a new network: that of the request, or the default of its project."""
-    policy_id: str | None = values.get("qos_policy_id")
-    if policy_id is None:
-        return default_policy(connection, values["project_id"])
-    check_policy(connection, context, policy_id)
-    return policy_id
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from neutrino.server.access import sharing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, decode, fresh, update_row
+from neutrino.server.db.reads import read_together
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import delegated, routed, subnet_pools
@@ -31,7 +32,7 @@ from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.ports.internal_names import NameFor
 from neutrino.server.ml2.segments import DYNAMIC, read_segments
 from neutrino.server.ml2.slaac import SlaacAddresses, add_addresses, ports_to_address, store
-from neutrino.server.ml2.views import SUBNETS, stored, subnets_of
+from neutrino.server.ml2.views import SUBNETS, reading_subnets, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import one_by_one
 
@@ -84,11 +85,9 @@ class Subnets:
     @retried
     def create(self, context: Context, values: Object) -> Object:
         with self.db.read() as connection:
-            network = self.networks.view.get(connection, values["network_id"], context.project_id)
-            siblings = subnets_of(connection, [network["id"]])[network["id"]]
+            network, siblings, limit = self._read_inputs(connection, context, values)
             pool = self._pool(connection, context, values)
             subnet = self._decide(connection, values, network, siblings, pool)
-            limits = self.quotas.limits(connection, "subnet", [subnet])
             writes = self._prepare(connection, network, [*siblings, subnet], gets_dhcp=subnet["enable_dhcp"])
             addressed = _without(writes, ports_to_address(connection, subnet, siblings))
         scope = {}
@@ -100,7 +99,7 @@ class Subnets:
             update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
             if pool is not None and pool is not DELEGATION:
                 subnet_pools.claim(tx, pool)
-            tx.insert(t.subnets, [as_row(t.subnets, stored(subnet))], limits)
+            tx.insert(t.subnets, [as_row(t.subnets, stored(subnet))], {subnet["project_id"]: limit})
             add_addresses(tx, subnet, addressed, self.name_for)
             _update_peer_routes(tx, siblings, [*siblings, subnet])
             self.extensions.store("subnet", tx, subnet)
@@ -108,6 +107,19 @@ class Subnets:
             if rules.is_auto_address(subnet):
                 tx.after_commit(self.slaac.complete, network["id"], subnet["id"])
         return {**subnet, "router:external": network["router:external"]}
+
+    def _read_inputs(
+        self, connection: Connection, context: Context, values: Object
+    ) -> tuple[Object, Sequence[Object], int]:
+        """The network, its subnets, and the limit of the project."""
+        network_id = values["network_id"]
+        network, siblings, limit = read_together(
+            connection,
+            self.networks.view.reading(network_id, context.project_id),
+            reading_subnets([network_id]),
+            self.quotas.reading("subnet", values["project_id"]),
+        )
+        return self.networks.view.found(network_id, network), siblings, limit
 
     def _prepare(
         self, connection: Connection, network: Object, subnets: Sequence[Object], *, gets_dhcp: bool = False

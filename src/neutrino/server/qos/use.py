@@ -15,14 +15,16 @@ from neutrino.server import errors
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.reads import Lookup, read, scalar
+from neutrino.server.db.reads import Lookup, scalar
 from neutrino.server.db.view import shareable_view
 from neutrino.server.qos.support import RuleSupport
 
 Rules = Sequence[Mapping[str, Any]]
 VIEW = shareable_view(t.qos_policies, errors.QosPolicyNotFound)
 _p, _n, _d = t.ports.c, t.networks.c, t.default_qos_policies.c
-_DEFAULT = Lookup(sa.select(_d.qos_policy_id).where(_d.project_id == sa.bindparam("project", type_=sa.String)), scalar)
+DEFAULT_POLICY = Lookup(
+    sa.select(_d.qos_policy_id).where(_d.project_id == sa.bindparam("project", type_=sa.String)), scalar
+)
 # The columns with the policy of an object, by the object's type.
 USERS: Mapping[str, sa.Column[Any]] = {
     "port": _p.qos_policy_id,
@@ -47,14 +49,6 @@ def check_policy(connection: Connection, context: Context, new: str | None, old:
         return ()
     rules: Rules = VIEW.get(connection, new, who[0], everyone=who[1])["rules"]
     return rules
-
-
-def default_policy(connection: Connection, project_id: str) -> str | None:
-    """The policy that new networks of a project get."""
-    if not project_id:  # of the server itself
-        return None
-    found: str | None = read(connection, _DEFAULT(project=project_id))
-    return found
 
 
 def check_unused(connection: Connection, policy_id: str) -> None:

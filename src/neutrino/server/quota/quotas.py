@@ -6,6 +6,7 @@ expect a quota error before a policy error.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,7 +14,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.reads import Lookup, first, read
+from neutrino.server.db.reads import Lookup, Read, first, read
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import UNCOUNTED, UNLIMITED, NewLimit
 
@@ -30,6 +31,11 @@ class Quotas:
         self._db = db
         self.defaults = dict(defaults)
 
+    def reading(self, resource: str, project_id: str) -> Read[int]:
+        """The limit of a project, to be read together with other things."""
+        reading = _LIMIT_AND_USE(p=project_id, r=resource)
+        return replace(reading, result=lambda rows: self._limit_and_use(resource, rows[0])[0])
+
     def limit(self, connection: Connection, resource: str, project_id: str) -> int:
         """Return the limit of a project; UNCOUNTED if it has none and no counter exists."""
         return self._read(connection, resource, project_id)[0]
@@ -40,7 +46,10 @@ class Quotas:
         return {project: self.limit(connection, resource, project) for project in projects}
 
     def _read(self, connection: Connection, resource: str, project_id: str) -> tuple[int, int]:
-        own, used = read(connection, _LIMIT_AND_USE(p=project_id, r=resource))
+        return self._limit_and_use(resource, read(connection, _LIMIT_AND_USE(p=project_id, r=resource)))
+
+    def _limit_and_use(self, resource: str, row: Sequence[Any]) -> tuple[int, int]:
+        own, used = row
         limit = self.defaults.get(resource, UNLIMITED) if own is None else int(own)
         # A counter from an earlier limit stays correct only if unlimited projects keep counting.
         if used is None:

@@ -30,7 +30,7 @@ DEFAULT = {"name": "default", "description": "Default security group"}
 _d = t.default_security_groups.c
 _t = t.default_security_group_rules.c
 _UNUSE = sa.delete(t.default_security_group_rules).where(_t.remote_group_id == sa.bindparam("key", type_=sa.String))
-_DEFAULT = Lookup(
+DEFAULT_GROUP = Lookup(
     sa.select(_d.security_group_id).where(_d.project_id == sa.bindparam("project", type_=sa.String)), scalar
 )
 
@@ -77,7 +77,7 @@ class SecurityGroups(ViewCollection):
         others retry and find it. It counts against the quota, but no quota prevents it.
         """
         with self.db.read() as connection:
-            found = read(connection, _DEFAULT(project=project_id))
+            found = read(connection, DEFAULT_GROUP(project=project_id))
             if found is not None:
                 return str(found)
             templates = read_templates(connection, default=True)

@@ -17,12 +17,13 @@ from neutrino.server.api.resources.router import MAX_GATEWAYS
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
+from neutrino.server.db.reads import read_together
 from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPort, central_host
-from neutrino.server.l3.routers.router_ports import RouterPorts
+from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents
 from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Writes
-from neutrino.server.ml2.views import subnets_of
+from neutrino.server.ml2.views import reading_subnets, subnets_of
 from neutrino.server.qos.use import check_policy
 
 _f = t.floatingips.c
@@ -165,8 +166,10 @@ class Gateways:
         if not info:
             return GatewayRequest(None, enable_snat=self.enable_snat)
         network_id, fixed = info["network_id"], info.get("external_fixed_ips") or ()
-        self.ports.networks.load_external(connection, context, network_id, "router")
-        subnets = subnets_of(connection, [network_id])[network_id]
+        networks = self.ports.networks
+        reading = networks.view.reading(network_id, context.project_id, everyone=context.is_admin)
+        network, subnets = read_together(connection, reading, reading_subnets([network_id]))
+        networks.check_external(networks.view.found(network_id, network), "router")
         gateways = {subnet["gateway_ip"] for subnet in subnets} - {None}
         for address in fixed:
             if address.get("ip_address") in gateways:
@@ -240,7 +243,7 @@ class Gateways:
         """The agents of the router, which its first gateway may make necessary; and the host of its gateways."""
         has_gateway = after["gw_network_id"] is not None
         needed = after["ha"] or has_gateway or any(port.is_interface for port in staying)
-        assigned = self.scheduler.assign(connection, after, needed=needed)
+        assigned = self.scheduler.assign(connection, after, read_agents(connection, after["id"]), needed=needed)
         writes = assigned.writes
         if has_gateway != (before["gw_network_id"] is not None):
             writes += self.ports.reconcile(connection, after, staying, assigned.agents)

@@ -23,7 +23,7 @@ from neutrino.server.l3.routers.gateways import gateway_ports
 from neutrino.server.l3.routers.ndp import check_interface_unused
 from neutrino.server.l3.routers.port_layout import INTERFACES, Address, PortTarget, RouterPort, interface_target
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
-from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports
+from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports, read_router
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.cascade import Release
 from neutrino.server.ml2.operations import NO_EVENT, PendingWrite, Writes
@@ -69,12 +69,12 @@ class Interfaces:
     def add_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
         port_id, subnet_id = rules.interface_of(body)
         with self.db.read() as connection:
-            router = router_view.VIEW.get(connection, router_id)
-            ports = read_ports(connection, router_id)
+            inputs = read_router(connection, router_id)
+            router, ports = inputs.router, inputs.ports
             outside = sorted({port.network_id for port in gateway_ports(router, ports)})
             external = [s for several in subnets_of(connection, outside).values() for s in several] if outside else []
             # The first interface may make an agent necessary: assigned now, so that the port is bound to its host.
-            assigned = self.scheduler.assign(connection, router)
+            assigned = self.scheduler.assign(connection, router, inputs.agents)
             current = next((port.host for port in ports if port.host), "")
             state = _State(router, ports, interface_target(router, assigned.agents, current), external)
             if port_id is not None:
@@ -144,8 +144,8 @@ class Interfaces:
     def remove_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
         port_id, subnet_id = rules.interface_of(body, removal=True)
         with self.db.read() as connection:
-            router = router_view.VIEW.get(connection, router_id)
-            ports = read_ports(connection, router_id)
+            inputs = read_router(connection, router_id)
+            router, ports = inputs.router, inputs.ports
             if port_id is None and subnet_id is not None:
                 SUBNETS.get(connection, subnet_id, context.project_id, everyone=context.is_admin)
             found = _find_interface(ports, router_id, port_id, subnet_id)
@@ -157,8 +157,7 @@ class Interfaces:
                 for use in self.uses:
                     use.check_interface(connection, router_id, address.subnet_id)
             change = self._remove(connection, ports, found, removed)
-            agents = read_agents(connection, router_id)
-            others = self.ports.reconcile(connection, router, change.ports, agents)
+            others = self.ports.reconcile(connection, router, change.ports, inputs.agents)
             released = self.delegation.release(connection, ports, [s["id"] for s in change.subnets])
         self.scheduler.commit(router, change.writes + others + released)
         self.delegation.notify(released)

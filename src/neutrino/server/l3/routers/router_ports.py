@@ -4,9 +4,8 @@ The ports are ordinary ports, bound and recorded by the core plugin. Everything 
 `Writes`, in the order in which one transaction writes them.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -15,10 +14,11 @@ from sqlalchemy.engine import Connection
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.reads import Lookup, RowsLookup, read, read_together
+from neutrino.server.db.reads import Lookup, read, read_together
 from neutrino.server.db.session import Stale
 from neutrino.server.ipam.allocation import Allocator
 from neutrino.server.l3.routers import port_layout as layout
+from neutrino.server.l3.routers import view as router_view
 from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort
 from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.networks import Networks
@@ -29,7 +29,7 @@ from neutrino.server.ml2.views import reading_subnets, subnets_of
 
 VIF_DISTRIBUTED: Final = "distributed"
 _p, _rp, _a, _s, _b, _g = t.ports.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.router_l3_agents.c, t.agents.c
-_PORTS = RowsLookup(
+_PORTS = Lookup(
     sa.select(_rp.port_id, _rp.port_type, _p.network_id, _p.host, _p.vif_type, _a.subnet_id, _a.ip_address, _s.cidr)
     .select_from(
         t.router_ports.join(t.ports, _p.id == _rp.port_id)
@@ -37,7 +37,8 @@ _PORTS = RowsLookup(
         .outerjoin(t.subnets, _s.id == _a.subnet_id)
     )
     .where(_rp.router_id == sa.bindparam("router"))
-    .order_by(_rp.port_id, _a.ip_address)
+    .order_by(_rp.port_id, _a.ip_address),
+    lambda rows: _router_ports(rows),  # defined below
 )
 _AGENTS = Lookup(
     sa.select(_b.agent_id, _g.host, _b.ha_port_id, _b.ha_state)
@@ -48,23 +49,38 @@ _AGENTS = Lookup(
 )
 
 
+def _router_ports(rows: Sequence[Sequence[Any]]) -> tuple[RouterPort, ...]:
+    ports: dict[str, RouterPort] = {}
+    for port_id, port_type, network_id, host, vif_type, subnet_id, ip_address, cidr in rows:
+        port = ports.get(port_id) or RouterPort(port_id, port_type, network_id, host, vif_type, ())
+        added = () if subnet_id is None else (Address(subnet_id, ip_address, cidr),)
+        ports[port_id] = replace(port, addresses=(*port.addresses, *added))
+    return tuple(ports.values())
+
+
 def read_ports(connection: Connection, router_id: str) -> tuple[RouterPort, ...]:
-    rows = read(connection, _PORTS(router=router_id))
-    addresses: defaultdict[str, list[Address]] = defaultdict(list)
-    for row in rows:
-        if row.subnet_id is not None:
-            addresses[row.port_id].append(Address(row.subnet_id, row.ip_address, row.cidr))
-    found = {
-        row.port_id: RouterPort(
-            row.port_id, row.port_type, row.network_id, row.host, row.vif_type, tuple(addresses[row.port_id])
-        )
-        for row in rows
-    }
-    return tuple(found.values())
+    return read(connection, _PORTS(router=router_id))
 
 
 def read_agents(connection: Connection, router_id: str) -> tuple[RouterAgent, ...]:
     return read(connection, _AGENTS(router=router_id))
+
+
+@dataclass(frozen=True)
+class RouterInputs:
+    """What changes of a router depend on."""
+
+    router: Object
+    ports: tuple[RouterPort, ...]
+    agents: tuple[RouterAgent, ...]
+
+
+def read_router(connection: Connection, router_id: str, revision: int | None = None) -> RouterInputs:
+    """A router with its ports and agents, read at once."""
+    loaded, ports, agents = read_together(
+        connection, router_view.VIEW.reading(router_id), _PORTS(router=router_id), _AGENTS(router=router_id)
+    )
+    return RouterInputs(router_view.VIEW.found(router_id, loaded, revision), ports, agents)
 
 
 @dataclass(frozen=True)

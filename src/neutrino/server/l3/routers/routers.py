@@ -38,7 +38,7 @@ from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.l3.routers.ndp import is_enabled_on_create, is_enabled_on_update
 from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPort, central_host
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
-from neutrino.server.l3.routers.router_ports import RouterPorts, read_ports
+from neutrino.server.l3.routers.router_ports import RouterInputs, RouterPorts, read_router
 from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse, routes_added, routes_removed
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Operations, Writes
@@ -116,7 +116,7 @@ class Routers:
 
     def _decide_create(self, connection: Connection, router: Object, request: GatewayRequest) -> Decision:
         has_gateway = request.network_id is not None
-        assigned = self.scheduler.assign(connection, router, new=True, needed=router["ha"] or has_gateway)
+        assigned = self.scheduler.assign(connection, router, (), needed=router["ha"] or has_gateway)
         gateway, port_id, fixed_ips = self._change_gateway(connection, router, request, central_host(assigned.agents))
         router = {**router, "gw_port_id": port_id}
         others = self.ports.reconcile(connection, router, (), assigned.agents)
@@ -134,7 +134,8 @@ class Routers:
     @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
-            before = router_view.VIEW.get(connection, key, revision=revision)
+            inputs = read_router(connection, key, revision)
+            before = inputs.router
             kind = _changed_kind(before, values)
             if kind.get("distributed"):
                 _check_floating_ips_are_near(connection, before)
@@ -142,7 +143,7 @@ class Routers:
         with self.ha_networks.in_use(ha_network), self.db.read() as connection:
             if ha_network is not None:
                 kind = {**kind, **self.ha_networks.values(connection, ha_network)}
-            decision = self._decide_update(connection, context, before, values, kind)
+            decision = self._decide_update(connection, context, inputs, values, kind)
             decision = self.with_ndp_proxy(connection, before, decision, values)
         return self.write_update(before, decision)
 
@@ -176,12 +177,12 @@ class Routers:
         return replace(decision, router={**after, "enable_ndp_proxy": enabled})
 
     def _decide_update(
-        self, connection: Connection, context: Context, before: Object, values: Object, kind: Object
+        self, connection: Connection, context: Context, inputs: RouterInputs, values: Object, kind: Object
     ) -> Decision:
+        before, ports = inputs.router, inputs.ports
         after = {**before, **_columns(values), **kind}
         if "routes" not in values and "external_gateway_info" not in values and not kind:
             return Decision(after, before["gateway_ips"])
-        ports = read_ports(connection, before["id"])
         if "external_gateway_info" in values and before["extra_gw_port_ids"]:
             if kind:
                 raise refuse(f"{', '.join(KIND)} and external_gateway_info of a router with several external_gateways "
@@ -200,7 +201,7 @@ class Routers:
             check_routes(after["routes"], [a.cidr for a in addresses], [a.ip_address for a in addresses])
         if "routes" in values:
             self._check_route_quota(connection, after)
-        writes, host = self._move_ports(connection, before, after, ports, recast=bool(kind))
+        writes, host = self._move_ports(connection, inputs, after, recast=bool(kind))
         if request is None:
             return Decision(after, before["gateway_ips"], writes)
         # Both update the gateway port, and both updates are prepared from the same revision: the second would be stale.
@@ -219,15 +220,15 @@ class Routers:
             raise errors.OverQuota(overs=["router_route"])
 
     def _move_ports(
-        self, connection: Connection, before: Object, after: Object, ports: Sequence[RouterPort], *, recast: bool
+        self, connection: Connection, inputs: RouterInputs, after: Object, *, recast: bool
     ) -> tuple[Writes, str]:
         """Agents and ports after a change of the gateway's network or of the kind; and the host of the gateway port."""
-        other_network = after["gw_network_id"] != before["gw_network_id"]
+        other_network = after["gw_network_id"] != inputs.router["gw_network_id"]
         if not (other_network or recast):
             return (), ""
-        staying = [port for port in ports if not (other_network and port.type == GATEWAY)]
+        staying = [port for port in inputs.ports if not (other_network and port.type == GATEWAY)]
         needed = after["ha"] or after["gw_network_id"] is not None or any(port.is_interface for port in staying)
-        assigned = self.scheduler.assign(connection, after, needed=needed, recast=recast)
+        assigned = self.scheduler.assign(connection, after, inputs.agents, needed=needed, recast=recast)
         writes = assigned.writes + self.ports.reconcile(connection, after, staying, assigned.agents)
         current = next((port.host for port in staying if port.host), "")
         return writes, central_host(assigned.agents, current)
@@ -310,18 +311,18 @@ class Routers:
     ) -> Object:
         """Applied to the routes of each attempt, so that the routes of a concurrent request are not lost."""
         with self.db.read() as connection:
-            before = router_view.VIEW.get(connection, key)
-            values = {"routes": change(before["routes"], routes)}
-            decision = self._decide_update(connection, context, before, values, {})
-        return {"router": self.write_update(before, decision)}
+            inputs = read_router(connection, key)
+            values = {"routes": change(inputs.router["routes"], routes)}
+            decision = self._decide_update(connection, context, inputs, values, {})
+        return {"router": self.write_update(inputs.router, decision)}
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
     @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
-            before = router_view.VIEW.get(connection, key, revision=revision)
-            ports = read_ports(connection, key)
+            inputs = read_router(connection, key, revision)
+            before, ports = inputs.router, inputs.ports
             interfaces = [port.id for port in ports if port.is_interface]
             if interfaces:
                 raise errors.RouterInUse(router_id=key, reason=f"it has ports {', '.join(interfaces[:10])}")

@@ -32,7 +32,7 @@ from neutrino.server.l3.routers.port_layout import (
     central_host,
     central_port_host,
 )
-from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports
+from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_router
 from neutrino.server.l3.scheduling import candidates as l3
 from neutrino.server.l3.scheduling.candidates import DOWN, fits, mode, needs_agent
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite, Writes, pending_statement
@@ -67,13 +67,19 @@ class L3Scheduler(AgentScheduler):
     # --- as a part of a request -----------------------------------------------------------------------------------
 
     def assign(
-        self, connection: Connection, router: Object, *, new: bool = False, needed: bool = True, recast: bool = False
+        self,
+        connection: Connection,
+        router: Object,
+        current: tuple[RouterAgent, ...],
+        *,
+        needed: bool = True,
+        recast: bool = False,
     ) -> Assignment:
         """The agents of a router as it will be after the request.
 
-        `needed`: it has, or gets, an interface or a gateway. `recast`: it becomes, or ceases to be, HA or distributed.
+        `current`: its agents now. `needed`: it has, or gets, an interface or a gateway. `recast`: it becomes, or ceases
+        to be, HA or distributed.
         """
-        current = () if new else read_agents(connection, router["id"])
         kept = self._keep_fitting(connection, router, current) if recast else Assignment(current)
         if not needed or not self.options.automatic or (kept.agents and not router["ha"]):
             return kept
@@ -140,9 +146,8 @@ class L3Scheduler(AgentScheduler):
     @retried
     def place(self, object_id: str, change: PlacementChange) -> Move | None:
         with self.db.read() as connection:
-            router = router_view.VIEW.get(connection, object_id)
-            ports = read_ports(connection, object_id)
-            before = read_agents(connection, object_id)
+            inputs = read_router(connection, object_id)
+            router, ports, before = inputs.router, inputs.ports, inputs.agents
             # Agents, ports and revision are read together, and the write is conditional on the revision: the plan of
             # ports is never written for other agents than it was made for.
             leave = self._surplus(connection, router, ports, before) if change.trim else change.leave
@@ -194,13 +199,12 @@ class L3Scheduler(AgentScheduler):
 
     def _why_down(self, connection: Connection, router_id: str) -> str:
         try:
-            router = router_view.VIEW.get(connection, router_id)
+            inputs = read_router(connection, router_id)
         except errors.RouterNotFound:  # deleted meanwhile
             return ""
-        has_agent = bool(read_agents(connection, router_id))
-        has_interface = any(port.is_interface for port in read_ports(connection, router_id))
+        has_interface = any(port.is_interface for port in inputs.ports)
         candidates = self.candidates(connection).candidates
-        return self._reason(router, candidates, has_agent=has_agent, has_interface=has_interface)
+        return self._reason(inputs.router, candidates, has_agent=bool(inputs.agents), has_interface=has_interface)
 
     def _reason(
         self, router: Object, candidates: Sequence[Candidate], *, has_agent: bool, has_interface: bool = True

@@ -24,6 +24,7 @@ from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
+from neutrino.server.db.reads import read_together
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import routed
@@ -35,15 +36,15 @@ from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.ports import hardware, internal_names, provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
 from neutrino.server.ml2.ports.host_subnets import check_host, usable_subnets
-from neutrino.server.ml2.ports.uses import PortUse, users_of
+from neutrino.server.ml2.ports.uses import PortUse, uses_of
 from neutrino.server.ml2.ports.values import address_pairs, dhcp_options, new_mac, new_or_same, requested_mac
 from neutrino.server.ml2.slaac import SlaacAddresses
-from neutrino.server.ml2.views import PORT_RENAMED, PORTS, subnets_of
+from neutrino.server.ml2.views import PORT_RENAMED, PORTS, reading_subnets, subnets_of
 from neutrino.server.qos import resource_request
 from neutrino.server.qos.use import PolicyUse
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.securitygroups.groups import SecurityGroups
+from neutrino.server.securitygroups.groups import DEFAULT_GROUP, SecurityGroups
 from neutrino.server.securitygroups.views import check_usable
 from neutrino.server.trunks import details as trunk_details
 
@@ -53,6 +54,16 @@ HostHook = Callable[[Connection, Object, Object], Sequence[PendingWrite]]
 _NEW_TRUNK = sa.update(t.trunks).where(t.trunks.c.port_id == sa.bindparam("port")).values(port_id=t.trunks.c.port_id)
 NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 BIND_REVISIONS = 2  # as in Neutron, binding raises the revision by two more: for the attempt and for its result
+
+
+@dataclass(frozen=True)
+class PortInputs:
+    """What new ports depend on: networks and their subnets by id, groups and limits by project."""
+
+    networks: Mapping[str, Object]
+    subnets: Mapping[str, Sequence[Object]]
+    default_groups: Mapping[str, str]
+    limits: Mapping[str, int]
 
 
 @dataclass(eq=False)
@@ -103,38 +114,54 @@ class Ports:
         return self.create_several(context, [values])[0]
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        projects = {values["project_id"] for values in several}
-        default_groups = {project: self.groups.ensure_default(project) for project in projects}
-        network_ids = list(dict.fromkeys(values["network_id"] for values in several))
         attempts = itertools.count()
 
         def attempt() -> list[Object]:
             with self.db.read() as connection:
-                networks = {key: self.networks.view.get(connection, key, context.project_id) for key in network_ids}
-                subnets = subnets_of(connection, network_ids)
+                inputs = self._read_inputs(connection, context, several)
                 # A single port guesses its address without a lookup; if the guess was taken, the next attempt looks.
                 allocator = Allocator(connection, blind=next(attempts) == 0 and len(several) == 1)
                 made = []
                 for values in several:
-                    key, group = values["network_id"], default_groups[values["project_id"]]
-                    made.append(
-                        self._decide(connection, context, values, networks[key], subnets[key], allocator, group)
-                    )
+                    network, group = inputs.networks[values["network_id"]], inputs.default_groups[values["project_id"]]
+                    subnets = inputs.subnets[network["id"]]
+                    made.append(self._decide(connection, context, values, network, subnets, allocator, group))
                 # A requested MAC must be free on its network; a collision of a random one is left to the unique key.
                 requested = [p for values, (p, _) in zip(several, made, strict=True) if requested_mac(values)]
                 check_macs_free(connection, requested)
                 self.qos.check_new_ports(connection, context, (port for port, _ in made))
                 hook_writes = [w for port, _ in made for w in self.hook_writes(connection, context, None, port)]
-                limits = self.quotas.limits(connection, "port", several)
                 created = list(_completed(connection, (port for port, _ in made)))
-            contexts = [DriverContext("create", "port", p, network=networks[p["network_id"]]) for p, _ in made]
+            contexts = [DriverContext("create", "port", p, network=inputs.networks[p["network_id"]]) for p, _ in made]
             with self.operations.write(contexts, hook_writes) as tx:
-                self._insert(tx, made, limits, subnets)
+                self._insert(tx, made, inputs.limits, inputs.subnets)
                 for port in created:
                     tx.after_commit(self.notify, None, port)
             return created
 
         return self.db.retrying(attempt)
+
+    def _read_inputs(self, connection: Connection, context: Context, several: Sequence[Object]) -> PortInputs:
+        network_ids = list(dict.fromkeys(values["network_id"] for values in several))
+        projects = list(dict.fromkeys(values["project_id"] for values in several))
+        subnets, *rest = read_together(
+            connection,
+            reading_subnets(network_ids),
+            *(self.networks.view.reading(key, context.project_id) for key in network_ids),
+            *(DEFAULT_GROUP(project=project) for project in projects),
+            *(self.quotas.reading("port", project) for project in projects),
+        )
+        networks, groups, limits = (
+            rest[: len(network_ids)],
+            rest[len(network_ids) : -len(projects)],
+            rest[-len(projects) :],
+        )
+        return PortInputs(
+            {key: self.networks.view.found(key, network) for key, network in zip(network_ids, networks, strict=True)},
+            {key: [subnet for subnet in subnets if subnet["network_id"] == key] for key in network_ids},
+            {p: group or self.groups.ensure_default(p) for p, group in zip(projects, groups, strict=True)},
+            dict(zip(projects, limits, strict=True)),
+        )
 
     def _decide(
         self,
@@ -364,8 +391,7 @@ class Ports:
         with self.db.read() as connection:
             before = self.view.get(connection, key, revision=revision)
             network = self.networks.view.get(connection, before["network_id"], context.project_id)
-            users = users_of(connection, self.uses, sa.select(sa.literal(key)))
-            using = [use for use, ports in zip(self.uses, users, strict=True) if ports]
+            using = uses_of(connection, self.uses, key)
             for use in using if checked else ():
                 if use.check_delete is not None:
                     use.check_delete(connection, before)

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Object
 from neutrino.server.context import Context
+from neutrino.server.db.reads import Lookup, read, scalars
 from neutrino.server.db.transaction import Transaction
 
 Write = Callable[[Transaction], object]
@@ -22,6 +24,20 @@ class PortUse:
     columns: Sequence[sa.Column[str]] = ()
     check_delete: DeleteCheck | None = None
     changes: TransactionHook | None = None
+
+
+def uses_of(connection: Connection, uses: Sequence[PortUse], port_id: str) -> list[PortUse]:
+    """Those of the uses that have rows of a port, in one query."""
+    columns = tuple((number, column) for number, use in enumerate(uses) for column in use.columns)
+    numbers = set(read(connection, _uses_of_port(columns)(port=port_id))) if columns else ()
+    return [uses[number] for number in sorted(numbers)]
+
+
+@cache
+def _uses_of_port(columns: tuple[tuple[int, sa.Column[str]], ...]) -> Lookup[list[int]]:
+    port = sa.bindparam("port", type_=sa.String)
+    selects = [sa.select(sa.literal(number)).where(column == port) for number, column in columns]
+    return Lookup(sa.union_all(*selects), scalars)
 
 
 def users_of(connection: Connection, uses: Sequence[PortUse], port_ids: sa.Select[tuple[str]]) -> list[set[str]]:
