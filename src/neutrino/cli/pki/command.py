@@ -8,7 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from neutrino.cli.errors import INVALID, CommandError
-from neutrino.cli.pki import certificates as c
+from neutrino.cli.pki import certificates
 from neutrino.cli.pki.arguments import RENEW_WITHIN_DAYS
 from neutrino.cli.pki.store import CA, Store
 from neutrino.model.objects import Object
@@ -36,7 +36,7 @@ def _until(certificate: x509.Certificate) -> str:
 
 
 def init(store: Store, args: argparse.Namespace) -> None:
-    authority = c.new_authority(args.name, args.days, _now())
+    authority = certificates.new_authority(args.name, args.days, _now())
     store.add(CA, authority)
     until = _until(authority.certificate)
     print(f"created {store.certificate_path(CA)}, valid until {until}: copy it to all hosts and clients")
@@ -52,11 +52,11 @@ def issue(store: Store, args: argparse.Namespace) -> None:
     addresses = list(dict.fromkeys(args.addresses))
     if not addresses and not args.client:
         try:
-            c.general_name(args.name)
+            certificates.general_name(args.name)
         except CommandError:
             raise CommandError(f"{args.name} is not a DNS name: give the server's --address", INVALID) from None
         addresses = [args.name]
-    pair = c.new_certificate(store.authority(), args.name, addresses, args.days, _now(), client=args.client)
+    pair = certificates.new_certificate(store.authority(), args.name, addresses, args.days, _now(), client=args.client)
     store.add(args.name, pair, args.owner)
     print(f"created {store.certificate_path(args.name)}, valid until {_until(pair.certificate)}")
     print(f"created {store.key_path(args.name)}{f', owned by {args.owner}' if args.owner else ''}")
@@ -71,16 +71,16 @@ def renew(store: Store, args: argparse.Namespace) -> int | None:
     names = args.names or [name for name in store.names() if store.certificate(name).not_valid_after_utc <= soon]
     for name in names:
         old = store.certificate(name)
-        days = args.days or c.days_of(old)
+        days = args.days or certificates.days_of(old)
         if name == CA:
-            authority = c.new_authority(c.name_of(old), days, now, authority.key)
+            authority = certificates.new_authority(certificates.name_of(old), days, now, authority.key)
             store.replace(CA, authority, key=False)
             print(
                 f"renewed ca, valid until {_until(authority.certificate)}: copy {store.certificate_path(CA)} to all hosts"
             )
             continue
-        addresses, client = c.addresses_of(old), c.is_for_clients(old)
-        pair = c.new_certificate(authority, c.name_of(old), addresses, days, now, client=client)
+        addresses, client = certificates.addresses_of(old), certificates.is_for_clients(old)
+        pair = certificates.new_certificate(authority, certificates.name_of(old), addresses, days, now, client=client)
         store.replace(name, pair)
         print(f"renewed {name}, valid until {_until(pair.certificate)}")
     if not names:
@@ -115,7 +115,11 @@ def show(store: Store, args: argparse.Namespace) -> None:
         "valid_from": certificate.not_valid_before_utc.isoformat(),
         "serial": f"{certificate.serial_number:x}",
         "sha256": certificate.fingerprint(hashes.SHA256()).hex(":"),
-        "purpose": "authority" if args.name == CA else "client" if c.is_for_clients(certificate) else "server",
+        "purpose": "authority"
+        if args.name == CA
+        else "client"
+        if certificates.is_for_clients(certificate)
+        else "server",
         "certificate": str(store.certificate_path(args.name)),
         "key": str(store.key_path(args.name)),
     }
@@ -130,7 +134,7 @@ def show(store: Store, args: argparse.Namespace) -> None:
 def _row(store: Store, name: str, authority: x509.Certificate) -> Object:
     certificate = store.certificate(name)
     left = certificate.not_valid_after_utc - _now()
-    if not c.is_signed_by(certificate, authority):
+    if not certificates.is_signed_by(certificate, authority):
         state = "signed by another authority"
     elif left <= datetime.timedelta():
         state = "expired"
@@ -138,7 +142,7 @@ def _row(store: Store, name: str, authority: x509.Certificate) -> Object:
         state = "ends soon" if left <= datetime.timedelta(days=RENEW_WITHIN_DAYS) else "valid"
     return {
         "name": name,
-        "addresses": c.addresses_of(certificate),
+        "addresses": certificates.addresses_of(certificate),
         "valid_until": certificate.not_valid_after_utc.isoformat(),
         "days_left": round(left / datetime.timedelta(days=1)),
         "state": state,
@@ -149,7 +153,7 @@ def _row(store: Store, name: str, authority: x509.Certificate) -> Object:
 
 
 def _is_ip(address: str) -> bool:
-    return isinstance(c.general_name(address), x509.IPAddress)
+    return isinstance(certificates.general_name(address), x509.IPAddress)
 
 
 def _in_url(address: str) -> str:
@@ -166,11 +170,11 @@ in agent.conf of each host, after copying {ca} to {ON_HOSTS} there:
   ca_file = {ON_HOSTS}
 for clients:
   export OS_CACERT={ca}"""
-    if c.is_for_clients(certificate):
+    if certificates.is_for_clients(certificate):
         return f"""
 for clients, with [ssl] ca_file = {ca} in server.conf:
   export OS_CERT={cert} OS_KEY={key} OS_CACERT={ca}"""
-    addresses = c.addresses_of(certificate)
+    addresses = certificates.addresses_of(certificate)
     host = _in_url(next(iter(addresses), name))
     listening = next((_in_url(address) for address in addresses if _is_ip(address)), ALL)
     return f"""
