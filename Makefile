@@ -6,7 +6,7 @@ PYTEST_ARGS ?=
 # Compiled modules are kept: the tests start over a thousand Python processes. Some environments forbid to write them.
 unexport PYTHONDONTWRITEBYTECODE
 # A killed make leaves nothing behind; one that gets SIGTERM passes it on.
-ENDS_WITH_MAKE = setpriv --pdeathsig TERM --
+ENDS_WITH_MAKE = exec setpriv --pdeathsig TERM --
 # Three for each of two cores, as tests mostly wait for other processes: with four, a quarter of the machine was idle. Tests of
 # one file run in one worker.
 TEST_WORKERS ?= 6
@@ -65,7 +65,7 @@ types:
 
 .PHONY: suite
 suite:
-	@WORKERS=$(TEST_WORKERS) $(ENDS_WITH_MAKE) scripts/suite $(PYTEST_ARGS)
+	@$(ENDS_WITH_MAKE) env WORKERS=$(TEST_WORKERS) scripts/suite $(PYTEST_ARGS)
 
 durations: ## keep the durations of test files that the last "make test" has recorded: they decide the order of the tests
 	cp build/durations.json tests/durations.json
