@@ -38,11 +38,11 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
 
 @contextlib.asynccontextmanager
 async def host(
-    server: Server, directory: Path, metered: Callable[..., None] = lambda *sent: None
+    server: Server, directory: Path, publish: Callable[..., None] = lambda *sent: None
 ) -> AsyncIterator[HostEnd]:
     address = Address(path=str(directory / "feed.sock"))
     async with (
-        serving(server, address, metered=metered),
+        serving(server, address, publish=publish),
         HostEnd(address, "h1", Credentials(server.db).add("h1")) as end,
     ):
         yield end
@@ -161,7 +161,7 @@ def test_what_was_counted_is_notified_of_once(server: Server, tmp_path: Path) ->
 
             assert await report(counter(5, 110)) == [(5, 10)]
             assert sent[0][0] == "l3.meter"
-            assert sent[0][2] == sent[0][1]["host"] == "h1"
+            assert (sent[0][2], sent[0][1]["host"]) == ("metering.h1", "h1")
             assert await report(counter(5, 110)) == [], "repeated after a lost connection"
             assert await report(counter(8, 140), counter(2, 140, "c2", first_update=120)) == [(5, 30)]  # of one label
             assert await report(counter(8, 170), counter(2, 170, "c2")) == [(0, 30)], "also without traffic"
@@ -179,8 +179,8 @@ def test_ceilometers_messages_through_rabbitmq(server: Server, tmp_path: Path, r
     api = Api(server.app)
     label, router_id = api.as_admin().make("metering_label", name="m"), scoped(api).router["id"]
 
-    async def run(metered: Callable[..., None]) -> None:
-        async with host(server, tmp_path, metered) as end:
+    async def run(publish: Callable[..., None]) -> None:
+        async with host(server, tmp_path, publish) as end:
             for granular, packets, at in ((False, 5, 130), (True, 7, 160)):
                 traffic = counter(packets, at, label_id=label["id"], router_id=router_id)
                 end.client.traffic([traffic], granular=granular)
@@ -188,7 +188,7 @@ def test_ceilometers_messages_through_rabbitmq(server: Server, tmp_path: Path, r
 
     try:
         with notifying(url) as notifier:
-            asyncio.run(run(notifier.metered))
+            asyncio.run(run(notifier.publish))
             plain, *granular = consume(url, 6)
     finally:
         forget_queues(url)

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from neutrino.features.metering.traffic import TrafficReports
 from neutrino.features.vpn.status import VpnStatus
 from neutrino.feed.address import Address, parse
 from neutrino.feed.client import ClientOptions, FeedClient
@@ -22,12 +23,12 @@ from neutrino.server.feed.declarations import Sources
 from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, one_word
-from neutrino.server.feed.reports.traffic import Send, TrafficReports
 from neutrino.server.feed.server import FeedOptions, FeedServer
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status
 from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
+from neutrino.server.services import Publish
 from tests.support.feed_scope import scope_in_database
 
 Objects = dict[tuple[str, str], Object]
@@ -47,10 +48,10 @@ async def serving(
     address: Address,
     sources: Sources | None = None,
     *,
-    metered: Send = lambda event, payload, host: None,
+    publish: Publish = lambda event_type, payload, publisher: None,
     **settings: Any,
 ) -> AsyncIterator[FeedServer]:
-    """The feed of a server, in this loop. `metered` gets notifications of metered traffic."""
+    """The feed of a server, in this loop. `publish` gets notifications of metered traffic."""
     ports = DistributedPortStatus(server.db, server.core.provisioning)
 
     def settle() -> None:
@@ -66,7 +67,7 @@ async def serving(
         **dict.fromkeys(("vpnservice", "ipsec_site_connection"), VpnStatus(server.db).take),
     }
     answered = OpenQueries(server.db).take_answer
-    traffic = TrafficReports(server.db, metered).take
+    traffic = TrafficReports(server.db, publish).take
     reports = Reports(server.registry, server.scheduler.reported, ports, statuses, settle, answered, traffic)
     how = replace(FeedOptions("server-1", [address], keep_changes=3600, report_delay=0.01), **settings)
     made = FeedServer(server.db, Credentials(server.db), reports, how, sources or features.sources())

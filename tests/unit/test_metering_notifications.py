@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from neutrino.server.metering.notifications import Difference, Label, render
+from neutrino.features.metering.notifications import Difference, Label, render
 
 FIRST = Difference(
     label_id="l1", router_id="r1", project_id="p1", packets=3, bytes=300, seconds=30, first_update=10, last_update=70

@@ -68,7 +68,6 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron.services.segments.plugin.Plugin": "segments",
             "neutron.services.network_segment_range.plugin.NetworkSegmentRangePlugin": "network_segment_range",
             "neutron.services.trunk.plugin.TrunkPlugin": "trunk",
-            "neutron.services.metering.metering_plugin.MeteringPlugin": "metering",
             "neutron_dynamic_routing.services.bgp.bgp_plugin.BgpPlugin": "bgp",
             **dict.fromkeys(
                 (

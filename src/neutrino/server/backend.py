@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from neutrino.configuration.options import Configuration
+from neutrino.feed.messages import Traffic
 from neutrino.model.objects import Values
 from neutrino.server import config, features
 from neutrino.server.bgp.plugin import build_scheduler
@@ -17,7 +18,6 @@ from neutrino.server.events import nova
 from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, TakeStatus, one_word
-from neutrino.server.feed.reports.traffic import Send, TrafficReports
 from neutrino.server.feed.reports.trunk_status import TrunkStatus
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.hosts.registry import Registry, Report
@@ -70,8 +70,8 @@ def build_backend(conf: Configuration) -> Backend:
     return Backend(replace(services, core=core), dhcp, dns, close, segments)
 
 
-def host_reports(backend: Backend, metered: Send = lambda event, payload, host: None) -> Reports:
-    """Handlers of the hosts' reports, for the feed process. `metered` sends notifications of metered traffic."""
+def host_reports(backend: Backend) -> Reports:
+    """Handlers of the hosts' reports, for the feed process."""
     services, dhcp = backend.services, backend.dhcp
     db, registry, provisioning = services.db, services.registry, services.core.provisioning
     plugins, answered = services.conf.service_plugins, OpenQueries(db).take_answer
@@ -111,4 +111,8 @@ def host_reports(backend: Backend, metered: Send = lambda event, payload, host: 
         for one in of_features:
             one.settle()
 
-    return Reports(registry, reported, distributed, statuses, settle, answered, TrafficReports(db, metered).take)
+    def traffic(host: str, message: Traffic) -> None:
+        for one in of_features:
+            one.traffic(host, message)
+
+    return Reports(registry, reported, distributed, statuses, settle, answered, traffic)

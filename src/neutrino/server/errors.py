@@ -323,11 +323,6 @@ class PolicyRemoveAuthorizationError(Forbidden):
 class QosRuleTrackedInPlacement(ApiError):
     status = 501; type = "NotImplementedError"  # as in Neutron
     template = "Placement has allocated the minimum of QoS policy {policy_id} for port {port_id}: it cannot be changed."
-# --- metering -------------------------------------------------------------------------------------------------------
-class MeteringLabelNotFound(NotFound): template = "Metering label '{id}' does not exist."
-class MeteringLabelRuleNotFound(NotFound): template = "Metering label rule '{id}' does not exist."
-class MeteringLabelRuleOverlaps(Conflict):
-    template = "Metering label rule with remote_ip_prefix '{remote_ip_prefix}' overlaps another."
 # --- firewalls (FWaaS v2) -------------------------------------------------------------------------------------------
 class FirewallGroupNotFound(NotFound): template = "Firewall group {id} could not be found."
 class FirewallGroupInUse(InUse): template = "Firewall group {id} is still active: it has ports."

@@ -23,7 +23,7 @@ from neutrino.diagnosis.problems import Problem, combine
 from neutrino.server.api.definition import Extension
 from neutrino.server.feed.declarations import Feed, Sources, assemble
 from neutrino.server.feed.kinds import CORE, UNPACKAGED
-from neutrino.server.feed.reports.reports import TakeStatus
+from neutrino.server.feed.reports.reports import TakeStatus, TakeTraffic
 from neutrino.server.hosts.registry import Report
 from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.deprecated import by_rule
@@ -41,6 +41,7 @@ class HostReports:
     """What a feature does in the feed process with the reports of hosts."""
 
     statuses: Mapping[str, TakeStatus] = field(default_factory=dict)  # by kind
+    traffic: TakeTraffic = lambda host, message: None
     reported: Callable[[Report], object] = lambda report: None  # an agent has reported its state
     settle: Callable[[], object] = lambda: None  # catches up with what the reports have changed
 

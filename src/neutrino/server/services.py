@@ -16,6 +16,8 @@ from neutrino.server.hosts.registry import Registry
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 
+Publish = Callable[[str, Object, str], None]  # takes an event type, a payload and the id of a publisher
+
 
 def refuse(context: Context, rule: str, target: Mapping[str, Any]) -> bool:
     """Without an authorizer, as in the feed process, which serves no requests, a policy rule allows nothing."""
@@ -39,6 +41,8 @@ class Services:
     floating_ip_changed: Callable[[Object | None, Object | None, Mapping[str, Object]], None]
     core: Any = None  # the core plugin, for service plugins, which are built after it
     notify: Notify = ignore  # sends a notification of a request
+    # Sends a notification of another publisher, such as an agent; in the feed process.
+    publish: Publish = lambda event_type, payload, publisher: None
     # Whether a policy rule allows the caller something on an object, where it is not the rule of the request.
     allows: Callable[[Context, str, Mapping[str, Any]], bool] = refuse
 

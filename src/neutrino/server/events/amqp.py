@@ -225,9 +225,9 @@ class AmqpNotifier:
         """
         self._notify(event_type, payload, context, self._options.publisher_id)
 
-    def metered(self, event_type: str, payload: Mapping[str, object], host: str) -> None:
-        """Queue a notification of traffic that a host has metered: in Neutron, an agent on the host publishes it."""
-        self._notify(event_type, payload, admin_context(), f"metering.{host}")
+    def publish(self, event_type: str, payload: Mapping[str, object], publisher_id: str) -> None:
+        """Queue a notification of another publisher, such as an agent, for no request."""
+        self._notify(event_type, payload, admin_context(), publisher_id)
 
     def _notify(self, event_type: str, payload: Mapping[str, object], context: Context, publisher_id: str) -> None:
         identity = {"publisher_id": publisher_id, "message_id": str(uuid.uuid4())}

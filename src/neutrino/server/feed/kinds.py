@@ -14,7 +14,7 @@ from neutrino.model.routing import Router
 from neutrino.model.state import Network, Port, SecurityGroup
 from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Affects, Feed, Part, Placed, Reference
-from neutrino.server.feed.readers import bgp, firewalls, l2, metering, qos, routers, trunks
+from neutrino.server.feed.readers import bgp, firewalls, l2, qos, routers, trunks
 from neutrino.server.feed.records import TUNNEL_TYPES
 from neutrino.server.feed.reports.rules import DONE_OR_NOT, UP_OR_DOWN, ReportedStatus, prefix
 from neutrino.server.feed.stores import ServedKind
@@ -168,8 +168,5 @@ TRUNK: Final = Feed(
     affects=(Affects(records="port", named=("port",), find=trunks.subports_of),),
     statuses={"trunk": ReportedStatus(DONE_OR_NOT, frozenset({L2}))},
 )
-METERING: Final = Feed(
-    affects=(Affects(records="router", named=("metering_label",), find=metering.metered_routers),),
-)
 # Features without a package of their own.
-UNPACKAGED: Final = (ROUTERS, QOS, FIREWALL, BGP, TRUNK, METERING)
+UNPACKAGED: Final = (ROUTERS, QOS, FIREWALL, BGP, TRUNK)

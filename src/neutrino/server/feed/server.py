@@ -440,8 +440,9 @@ def run(conf: Configuration, ready: Callable[[], object] = lambda: None, *, alon
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)  # records have no cycles; with the default, creating 100,000 takes twice as long
     notifier = notifier_from_conf(conf, conf.host)
-    metered = notifier.metered if notifier is not None else lambda event, payload, host: None
-    server = FeedServer(db, Credentials(db), host_reports(backend, metered), options, features.sources())
+    if notifier is not None:
+        backend = replace(backend, services=replace(backend.services, publish=notifier.publish))
+    server = FeedServer(db, Credentials(db), host_reports(backend), options, features.sources())
     process = ServerProcess(db, conf.host, FEED_PROCESS, server.describe)
     process.start()
     try:

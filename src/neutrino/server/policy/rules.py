@@ -307,14 +307,6 @@ TRUNK = {
     "get_subports": ADMIN_OR_READER,
 }
 
-METERING = {
-    f"{verb}_{name}": ADMIN
-    for name in ("metering_label", "metering_label_rule")
-    for verb in ("create", "get", "delete")
-}
-# A shared label counts the traffic of all routers, so all projects see it.
-METERING["get_metering_label"] = any_of(ADMIN, READER, "role:reader and field:metering_labels:shared=True")
-
 BGP = {
     **crud("bgp_speaker", ADMIN, ADMIN),
     **crud("bgp_peer", ADMIN, ADMIN),
@@ -347,7 +339,6 @@ DEFAULTS = (
     | QOS
     | FIREWALL
     | TRUNK
-    | METERING
     | BGP
     | HISTORY
 )

@@ -27,7 +27,6 @@ from neutrino.server.db.tables.firewalls import (
     firewall_rules,
 )
 from neutrino.server.db.tables.hosts import agents, host_credentials, host_queries, server_processes
-from neutrino.server.db.tables.metering import metering_label_rules, metering_labels, metering_totals
 from neutrino.server.db.tables.networks import (
     address_scopes,
     network_dhcp_agents,

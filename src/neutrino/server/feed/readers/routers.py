@@ -28,7 +28,6 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup
 from neutrino.server.feed.declarations import NO_ADDITIONS, Additions, Changed
 from neutrino.server.feed.readers.firewalls import ROUTER_PORT_GROUP
-from neutrino.server.feed.readers.metering import read_labels
 from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, one_of, read_ids, read_rows, select, texts
 from neutrino.server.feed.records import PortRecord, RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
@@ -241,7 +240,6 @@ def _bases(
         field: grouped(connection, statement, column, ids, value)
         for field, (statement, column, value) in _PARTS.items()
     }
-    labels = read_labels(connection, ids)
     for row in read_rows(connection, _ROUTERS, _r.id, ids):
         own = ports[row.id]
         gateways = {port.id: port for kind, port in own if kind == layout.GATEWAY}
@@ -254,7 +252,6 @@ def _bases(
             snat_interfaces=tuple(_filtered_snat_interfaces(own)),
             routes=_routes.decode(row.routes),
             ha=None,  # set for each host
-            metering_labels=labels[row.id],
             **{field: tuple(values[row.id]) for field, values in parts.items()},
             **fields(row.id),
         )

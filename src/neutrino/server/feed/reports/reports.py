@@ -25,6 +25,7 @@ LOG = logging.getLogger(__name__)
 AGENTS_PER_TRANSACTION = 200
 HOST_SECONDS = 0.5  # of one write for the reports of one host; the others are left for the next one
 TakeStatus = Callable[[str, Status], object]  # takes the host and its message
+TakeTraffic = Callable[[str, Traffic], object]  # takes the host and the counters of its routers
 
 
 def one_word(set_status: Callable[[str, str, str], object]) -> TakeStatus:
@@ -42,7 +43,7 @@ class Reports:
     statuses: Mapping[str, TakeStatus]  # by kind
     settle: Callable[[], Any] = lambda: None  # updates the ports that hosts need for distributed routers
     answered: Callable[[str, Answer], Any] = lambda host, answer: None  # takes the answers to queries
-    metered: Callable[[str, Traffic], Any] = lambda host, traffic: None  # takes metering counters
+    traffic: TakeTraffic = lambda host, message: None
     clock: Callable[[], float] = time.monotonic
 
     def write(self, batch: Sequence[HostReports]) -> list[list[str]]:
@@ -94,7 +95,7 @@ class Reports:
                 if take := self.statuses.get(message.kind):  # none without the plugin of the kind
                     take(host, message)
             case Traffic():
-                self.metered(host, message)
+                self.traffic(host, message)
             case Answer():
                 self.answered(host, message)
             case Problem():

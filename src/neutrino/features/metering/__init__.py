@@ -1,0 +1,1 @@
+"""Metering: labels that count the traffic of routers with the outside."""
