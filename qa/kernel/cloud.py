@@ -26,7 +26,7 @@ from tests.support.lab_guests import (
     make_network,
     wait_until_reachable,
 )
-from tests.support.lab_kinds import kind_of_module, unit_of_module
+from tests.support.lab_kinds import LabKind, kind_of_module
 from tests.support.shared_labs import lab_of_kind, wait_for_agents
 
 LOGGED_LINES = 40
@@ -55,12 +55,12 @@ def cloud() -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """The cloud; for a module of `tests.lab`, a lab of the kind that it shares there."""
-    path = request.path.as_posix()
-    if unit_of_module(path) is None:
+    """The cloud; for a module of `tests.lab`, a lab of its kind."""
+    kind: LabKind | None = getattr(request.module, "LAB", None) or kind_of_module(request.path.as_posix())
+    if kind is None:
         yield request.getfixturevalue("cloud")
     else:
-        with lab_of_kind(kind_of_module(path)) as made:
+        with lab_of_kind(kind) as made:
             _logs.append(made.paths.logs)
             yield made
 

@@ -9,9 +9,9 @@ import pytest
 from tests.support.lab import log_sizes, logs_since, restricted_datapaths
 from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
-from tests.support.lab_kinds import kind_of_module, unit_of_module
+from tests.support.lab_kinds import LabKind, kind_of_module, unit_of_module
 from tests.support.routing_lab import Object, floating_ip
-from tests.support.shared_labs import SharedLabs
+from tests.support.shared_labs import SharedLabs, lab_of_kind
 
 _SIZES = pytest.StashKey[dict[str, int]]()
 _LABS = pytest.StashKey[SharedLabs]()
@@ -27,9 +27,14 @@ def shared_labs(pytestconfig: pytest.Config) -> Iterator[SharedLabs]:
 @pytest.fixture(scope="module")
 def lab(shared_labs: SharedLabs, request: pytest.FixtureRequest) -> Iterator[Lab]:
     """The lab of the module's unit: `lab.vm`, `lab.run`, `lab.api`, …, see `neutrino.lab.lab`, and `tests.support.lab` for
-    helpers of tests. The module finds it clean, with everything running.
+    helpers of tests. The module finds it clean, with everything running. A module with other settings has them as LAB,
+    and a lab of its own.
     """
-    with shared_labs.lab(kind_of_module(request.path.as_posix())) as lab:
+    own: LabKind | None = getattr(request.module, "LAB", None)
+    shared = kind_of_module(request.path.as_posix())
+    kind = own or shared
+    assert kind is not None, "the module neither has a LAB nor is it in a unit of tests/support/lab_kinds.py"
+    with lab_of_kind(kind) if shared is None else shared_labs.lab(kind) as lab:
         yield lab
 
 

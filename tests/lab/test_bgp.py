@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +12,9 @@ from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.processes import is_alive
 from tests.support.frr_peer import SOON, FrrPeer, frr_peer
-from tests.support.lab import address, open_group, temporary_lab
+from tests.support.lab import address, open_group
 from tests.support.lab_control import Lab
+from tests.support.lab_kinds import LabKind
 from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
@@ -32,7 +31,10 @@ from tests.support.routing_lab import (
 HOST, SPEAKER_ADDRESS, SPEAKER_ADDRESS6 = "h1", "203.0.113.9", "2001:db8:203:113::9"
 LOCAL_AS, REMOTE_AS = 4200000001, 65000
 PASSWORD = "s3cret?'x"
-OPTIONS = """
+LAB = LabKind(
+    hosts=1,
+    roles=("l2", "l3", "bgp"),
+    agent="""
 [DEFAULT]
 agent_mode = legacy
 [agent]
@@ -41,7 +43,8 @@ enable_distributed_routing = false
 [bgp]
 bgp_router_id = 192.0.2.9
 connect_retry = 1
-"""
+""",
+)
 
 
 def act(lab: Lab, speaker: Object, action: str, **body: str) -> None:
@@ -73,21 +76,12 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with tempfile.TemporaryDirectory(prefix="neutrino-bgp-") as directory:
-        options = Path(directory) / "bgp.conf"
-        options.write_text(OPTIONS)
-        with temporary_lab(hosts=1, roles=("l2", "l3", "bgp"), agent_config_files=(str(options),)) as made:
-            # The host's own address on the network of its peer.
-            made.run(HOST, ["sysctl", "-qw", "net.ipv6.conf.br-ex.disable_ipv6=0"])
-            for own in (f"{SPEAKER_ADDRESS}/24", f"{SPEAKER_ADDRESS6}/64"):
-                made.run(HOST, ["ip", "address", "add", own, "dev", "br-ex", *(["nodad"] if ":" in own else [])])
-            made.run(HOST, ["ip", "link", "set", "br-ex", "up"])
-            yield made
-
-
-@pytest.fixture(scope="module")
 def site(lab: Lab) -> Iterator[Site]:
+    # The host's own addresses on the network of its peer.
+    lab.run(HOST, ["sysctl", "-qw", "net.ipv6.conf.br-ex.disable_ipv6=0"])
+    for own in (f"{SPEAKER_ADDRESS}/24", f"{SPEAKER_ADDRESS6}/64"):
+        lab.run(HOST, ["ip", "address", "add", own, "dev", "br-ex", *(["nodad"] if ":" in own else [])])
+    lab.run(HOST, ["ip", "link", "set", "br-ex", "up"])
     api = lab.api
     pools, pools6 = (
         _pools(lab, 4, 24, "203.0.113.0/24", "10.64.0.0/16"),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +11,9 @@ from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from tests.support.dvr_lab import namespaces
 from tests.support.frr_peer import SOON, FrrPeer, frr_peer
-from tests.support.lab import address, open_group, temporary_lab
+from tests.support.lab import address, open_group
 from tests.support.lab_control import Lab
+from tests.support.lab_kinds import LabKind
 from tests.support.lab_trace import trace
 from tests.support.routing_lab import (
     EXTERNAL,
@@ -32,7 +31,10 @@ from tests.support.routing_lab import (
 
 LOCAL_AS, REMOTE_AS, PASSWORD = 64512, 65000, "secret"
 ADDRESSES = {"h1": "203.0.113.8", "h2": "203.0.113.9"}  # of the hosts, on the network of their peer
-OPTIONS = """
+LAB = LabKind(
+    hosts=2,
+    roles=("l2", "l3", "bgp"),
+    agent="""
 [DEFAULT]
 agent_mode = dvr_snat
 [agent]
@@ -40,7 +42,8 @@ repair_interval = 2
 enable_distributed_routing = true
 [bgp]
 connect_retry = 1
-"""
+""",
+)
 
 
 @dataclasses.dataclass
@@ -72,19 +75,10 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with tempfile.TemporaryDirectory(prefix="neutrino-bgp-") as directory:
-        options = Path(directory) / "bgp.conf"
-        options.write_text(OPTIONS)
-        with temporary_lab(hosts=2, roles=("l2", "l3", "bgp"), agent_config_files=(str(options),)) as made:
-            for host, own in ADDRESSES.items():
-                made.run(host, ["ip", "address", "add", f"{own}/24", "dev", "br-ex"])
-                made.run(host, ["ip", "link", "set", "br-ex", "up"])
-            yield made
-
-
-@pytest.fixture(scope="module")
 def site(lab: Lab) -> Iterator[Site]:
+    for host, own in ADDRESSES.items():
+        lab.run(host, ["ip", "address", "add", f"{own}/24", "dev", "br-ex"])
+        lab.run(host, ["ip", "link", "set", "br-ex", "up"])
     api = lab.api
     scope = api.create("address_scope", name="global", ip_version=4)
     values = {"address_scope_id": scope["id"], "default_prefixlen": 24}

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.lab import address, open_group, pings, port, temporary_lab, wait_until
-from tests.support.lab_cleanup import clean
+from tests.support.lab import address, open_group, pings, port, wait_until
+from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab, dhcp_options
 from tests.support.lab_dhcp import (
     addresses,
@@ -27,34 +25,25 @@ from tests.support.lab_dhcp import (
     udhcpc,
     wait_for_renewal,
 )
+from tests.support.lab_kinds import LabKind
 from tests.support.lab_trace import trace
+from tests.support.shared_labs import wait_for_agents
 
-SERVER = "[DEFAULT]\nagent_down_time = 8\n"
-AGENT = "[DEFAULT]\ndhcp_renewal_time = 3\n[agent]\nreport_interval = 1\n"
+LAB = LabKind(
+    hosts=3,
+    roles=("l2", "dhcp"),
+    server="[DEFAULT]\nagent_down_time = 8\n",
+    agent="[DEFAULT]\ndhcp_renewal_time = 3\n[agent]\nreport_interval = 1\n",
+)
 DISTRIBUTED = {"DEFAULT": {"dhcp_distributed": "true"}}
 
 
-@pytest.fixture(scope="module")
-def module_lab() -> Iterator[Lab]:
-    with tempfile.TemporaryDirectory() as directory:
-        server, agent = Path(directory) / "server.conf", Path(directory) / "agent.conf"
-        server.write_text(SERVER)
-        agent.write_text(AGENT)
-        files = {"server_config_files": (str(server),), "agent_config_files": (str(agent),)}
-        with temporary_lab(hosts=3, roles=("l2", "dhcp"), **files) as lab:
-            yield lab
-
-
-@pytest.fixture
-def lab(module_lab: Lab) -> Iterator[Lab]:
-    wait_until(lambda: _serving(module_lab) == set(module_lab.hosts), 30, "not all agents are alive")
-    open_group(module_lab)
-    yield module_lab
-    clean(module_lab)
-
-
-def _serving(lab: Lab) -> set[str]:
-    return {agent["host"] for agent in lab.api.list("agent", agent_type="DHCP agent") if agent["alive"]}
+@pytest.fixture(autouse=True)
+def clean_lab(lab: Lab) -> Iterator[None]:
+    wait_for_agents(lab)
+    with cleaned(lab):
+        open_group(lab)
+        yield
 
 
 def test_a_machine_gets_its_lease_keeps_it_and_gives_it_back(lab: Lab) -> None:

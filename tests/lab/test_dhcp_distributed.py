@@ -2,52 +2,41 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from neutrino.lab.api_client import Object
-from tests.support.lab import address, open_group, temporary_lab, wait_until
+from neutrino.model.roles import USUAL
+from tests.support.lab import address, open_group, wait_until
 from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_dhcp import addresses, elsewhere, home, pid, served, servers, wait_for_renewal
+from tests.support.lab_kinds import LabKind
 from tests.support.lab_metadata import metadata_route, wait_for_metadata
 from tests.support.routing_lab import drift_on, make_router, reaches, tenant_network
+from tests.support.shared_labs import wait_for_agents
 
-SERVER = "[DEFAULT]\nagent_down_time = 16\n"
-AGENT = """[DEFAULT]
+LAB = LabKind(
+    hosts=2,
+    roles=USUAL,
+    server="[DEFAULT]\nagent_down_time = 16\n",
+    agent="""[DEFAULT]
 dhcp_distributed = true
 dhcp_renewal_time = 3
 agent_mode = dvr
 [agent]
 report_interval = 1
-enable_distributed_routing = true
-"""
-AGENTS = 4  # of a host
+""",
+)
 
 
-@pytest.fixture(scope="module")
-def module_lab() -> Iterator[Lab]:
-    with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
-        server, agent = Path(directory) / "server.conf", Path(directory) / "agent.conf"
-        server.write_text(SERVER)
-        agent.write_text(AGENT)
-        files = {"server_config_files": (str(server),), "agent_config_files": (str(agent),)}
-        with temporary_lab(hosts=2, roles=("l2", "dhcp", "l3", "metadata"), **files) as lab:
-            yield lab
-
-
-@pytest.fixture
-def lab(module_lab: Lab) -> Iterator[Lab]:
-    def all_alive() -> bool:
-        return sum(agent["alive"] for agent in module_lab.api.list("agent")) == AGENTS * len(module_lab.hosts)
-
-    wait_until(all_alive, 30, "not all agents are alive")
-    with cleaned(module_lab):
-        open_group(module_lab)
-        yield module_lab
+@pytest.fixture(autouse=True)
+def clean_lab(lab: Lab) -> Iterator[None]:
+    wait_for_agents(lab)
+    with cleaned(lab):
+        open_group(lab)
+        yield
 
 
 def test_a_host_that_is_alone_serves_its_ports(lab: Lab) -> None:

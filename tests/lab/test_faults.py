@@ -14,8 +14,8 @@ import pytest
 
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.ovs import DATABASE
+from neutrino.model.roles import USUAL
 from qa.faults.outage import without_server
-from tests.support.lab import temporary_lab
 from tests.support.lab_control import Lab, end
 from tests.support.lab_faults import (
     BRIDGES,
@@ -42,7 +42,9 @@ from tests.support.lab_guests import (
     allow,
     wait_until_reachable,
 )
+from tests.support.lab_kinds import LabKind
 from tests.support.routing_lab import wait_until_no_drift
+from tests.support.shared_labs import lab_of_kind
 
 DEAD = "4095"
 THEIRS = "cookie=0x1234"
@@ -51,11 +53,9 @@ SECONDS_TO_WIRE = 20.0  # after the switch is back: half of one, and more on a b
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def made() -> Iterator[Site]:
     """A lab of its own, as it is broken here."""
-    options = tmp_path_factory.mktemp("faults") / "agent.conf"
-    options.write_text(QUICK_AGENT)
-    with temporary_lab(hosts=2, agent_config_files=(str(options),)) as lab:
+    with lab_of_kind(LabKind(hosts=2, roles=USUAL, agent=QUICK_AGENT)) as lab:
         yield make_site(lab)
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from neutrino.dataplane.openflow.api import LEARNED_COOKIE
 from neutrino.lab.errors import wait_until
-from tests.support.lab import Pinging, log_sizes, temporary_lab
+from tests.support.lab import Pinging, log_sizes
 from tests.support.lab_control import Lab
 from tests.support.lab_dhcp import pid
 from tests.support.lab_guests import EVERYTHING, Spec, make_group, make_guests
+from tests.support.lab_kinds import LabKind
 from tests.support.routing_lab import (
     SOON,
     drift_on,
@@ -72,10 +70,7 @@ KEPT = {f"qrouter-{GUEST}", "qrouter-mine"}
 GONE_PORTS = {"qr-0123abcd-ef", "qg-1123abcd-ef", "fg-2123abcd-ef", "tap3123abcd-ef", "qg-5123abcd-ef"}
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with temporary_lab(hosts=1, roles=("l2", "dhcp", "l3")) as made:
-        yield made
+LAB = LabKind(hosts=1, roles=("l2", "dhcp", "l3"))
 
 
 def namespaces(lab: Lab) -> set[str]:

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.lab import network, open_group, temporary_lab, wait_until
+from neutrino.model.roles import USUAL
+from tests.support.lab import network, open_group, wait_until
 from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
+from tests.support.lab_kinds import LabKind
 from tests.support.lab_metadata import IDENTITY, curl, wait_for_metadata
 from tests.support.routing_lab import (
     SOON,
@@ -19,26 +21,21 @@ from tests.support.routing_lab import (
     wait_until_no_drift,
 )
 
-OPTIONS = """[DEFAULT]
+LAB = LabKind(
+    hosts=2,
+    roles=USUAL,
+    agent="""[DEFAULT]
 enable_isolated_metadata = true
 enable_metadata_network = true
 enable_metadata_proxy = false
-"""
+""",
+)
 
 
-@pytest.fixture(scope="module")
-def module_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    options = tmp_path_factory.mktemp("lab") / "agent.conf"
-    options.write_text(OPTIONS)
-    roles = ("l2", "dhcp", "l3", "metadata")
-    with temporary_lab(hosts=2, roles=roles, agent_config_files=(str(options),)) as made:
-        yield made
-
-
-@pytest.fixture
-def lab(module_lab: Lab) -> Iterator[Lab]:
-    with cleaned(module_lab):
-        yield module_lab
+@pytest.fixture(autouse=True)
+def clean_lab(lab: Lab) -> Iterator[None]:
+    with cleaned(lab):
+        yield
 
 
 def subnet_of(lab: Lab, name: str) -> dict[str, str]:

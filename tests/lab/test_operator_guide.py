@@ -10,23 +10,21 @@ from pathlib import Path
 import pytest
 
 from neutrino.lab.errors import wait_until
-from tests.support.lab import address, group, network, open_group, pings, port, temporary_lab
+from tests.support.lab import address, group, network, open_group, pings, port
 from tests.support.lab_control import Lab
+from tests.support.lab_kinds import LabKind
 from tests.support.neutrino import PROGRAM
 from tests.support.routing_lab import attach, detach
+from tests.support.shared_labs import lab_of_kind
 
 GUIDE = Path(__file__).parents[2] / "docs" / "operator-guide.md"
 AGENT_DOWN_SECONDS = 20  # a host that is asked before is not known to be down
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    directory = tmp_path_factory.mktemp("guide")
-    server, agent = directory / "server.conf", directory / "agent.conf"
-    server.write_text(f"[DEFAULT]\nagent_down_time = {AGENT_DOWN_SECONDS}\n")
-    agent.write_text("[agent]\nreport_interval = 1\n")
-    files = {"server_config_files": (str(server),), "agent_config_files": (str(agent),)}
-    with temporary_lab(hosts=2, roles=("l2", "l3"), **files) as made:
+def lab() -> Iterator[Lab]:
+    server, agent = f"[DEFAULT]\nagent_down_time = {AGENT_DOWN_SECONDS}\n", "[agent]\nreport_interval = 1\n"
+    with lab_of_kind(LabKind(hosts=2, roles=("l2", "l3"), server=server, agent=agent)) as made:
         blue, green = network(made, "blue", ("10.0.0.0/24",)), network(made, "green", ("10.1.0.0/24",))
         router = made.api.create("router", name="r1")
         for each in (blue, green):

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from neutrino.lab.api_client import Object
-from neutrino.lab.errors import wait_until
-from tests.support.lab import temporary_lab
-from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
+from tests.support.lab_kinds import LabKind
 from tests.support.lab_trace import Case, check, connects, created, datagrams, in_groups, pings, updated
 from tests.support.routing_lab import (
     EXTERNAL,
@@ -69,20 +67,17 @@ def _address(port: Object) -> str:
     return str(port["fixed_ips"][0]["ip_address"])
 
 
+# Agents do not repair what cases change by hand: the trace would race with them.
+LAB = LabKind(hosts=3, roles=("l2", "l3"), agent="[agent]\nrepair_interval = 3600\n")
+
+
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    # Agents do not repair what cases change by hand: the trace would race with them.
-    directory = tmp_path_factory.mktemp("trace")
-    (directory / "agent.conf").write_text("[agent]\nrepair_interval = 3600\n")
-    files = (str(directory / "agent.conf"),)
-    with temporary_lab(hosts=3, roles=("l2", "l3"), agent_config_files=files) as lab, cleaned(lab):
-        for host in lab.hosts:
-            wait_until(lambda host=host: l3_agent(lab, host) is not None, SOON, f"no L3 agent on {host}")  # type: ignore[misc]
-        open_, _ = make_group(lab, "open", *EVERYTHING)
-        closed, _ = make_group(lab, "closed")
-        made = Site(lab, external_network(lab), open_, closed)
-        _build(made)
-        yield made
+def site(lab: Lab) -> Site:
+    open_, _ = make_group(lab, "open", *EVERYTHING)
+    closed, _ = make_group(lab, "closed")
+    made = Site(lab, external_network(lab), open_, closed)
+    _build(made)
+    return made
 
 
 def _build(site: Site) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +11,15 @@ from neutrino.lab.api_client import Object
 from tests.support.browser import Browser, Page
 from tests.support.lab import address, group, open_group
 from tests.support.lab_control import Lab
-from tests.support.routing_lab import external_network, floating_ip, make_router, routed_lab, tenant_network
+from tests.support.lab_kinds import LabKind
+from tests.support.routing_lab import external_network, floating_ip, make_router, tenant_network
 
-SERVER = "[DEFAULT]\nagent_down_time = 6\n"
-AGENT = "[agent]\nreport_interval = 1\n"
+LAB = LabKind(
+    hosts=2,
+    roles=("l2", "l3"),
+    server="[DEFAULT]\nagent_down_time = 6\n",
+    agent="[DEFAULT]\nagent_mode = legacy\n[agent]\nreport_interval = 1\nenable_distributed_routing = false\n",
+)
 LATE = 40.0  # seconds until an agent counts as late, on a machine that is busy
 
 
@@ -27,24 +30,18 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
+def site(lab: Lab) -> Site:
     """public ── edge ── web (web on h1), db (db and cache on h2)."""
-    with tempfile.TemporaryDirectory(prefix="neutrino-ui-") as directory:
-        server, agent = Path(directory) / "server.conf", Path(directory) / "agent.conf"
-        server.write_text(SERVER)
-        agent.write_text(AGENT)
-        files = {"server_config_files": (str(server),), "agent_config_files": (str(agent),)}
-        with routed_lab(hosts=2, **files) as lab:
-            out = external_network(lab, "public")
-            networks = {"web": tenant_network(lab, "web", 1, six=False), "db": tenant_network(lab, "db", 2, six=False)}
-            router = make_router(lab, out, *networks.values(), name="edge")
-            allow = open_group(lab)
-            closed = group(lab, "closed")
-            lab.vm("web", network=networks["web"]["id"], host="h1", security_groups=[allow])
-            lab.vm("db", network=networks["db"]["id"], host="h2", security_groups=[allow])
-            lab.vm("cache", network=networks["web"]["id"], host="h2", security_groups=[closed])
-            floating = floating_ip(lab, out, lab.vms.get("web").port_id)
-            yield Site(lab, {"public": out, "edge": router, "floating": floating, **networks})
+    out = external_network(lab, "public")
+    networks = {"web": tenant_network(lab, "web", 1, six=False), "db": tenant_network(lab, "db", 2, six=False)}
+    router = make_router(lab, out, *networks.values(), name="edge")
+    allow = open_group(lab)
+    closed = group(lab, "closed")
+    lab.vm("web", network=networks["web"]["id"], host="h1", security_groups=[allow])
+    lab.vm("db", network=networks["db"]["id"], host="h2", security_groups=[allow])
+    lab.vm("cache", network=networks["web"]["id"], host="h2", security_groups=[closed])
+    floating = floating_ip(lab, out, lab.vms.get("web").port_id)
+    return Site(lab, {"public": out, "edge": router, "floating": floating, **networks})
 
 
 @pytest.fixture

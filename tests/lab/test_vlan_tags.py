@@ -11,10 +11,10 @@ import pytest
 
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
-from tests.support.lab import temporary_lab
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import EVERYBODY, Frame, arp_request, arriving, datagram, honest
 from tests.support.lab_guests import SOON, Guest, Spec, allow, make_group, make_guests, make_network
+from tests.support.lab_kinds import LabKind
 from tests.support.lab_tags import DOT1AD, DOT1Q, Tags, arriving_tags, tagged
 
 PHYSICAL = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
@@ -33,12 +33,7 @@ FROM, TO = "192.168.7.1", "192.168.7.2"  # addresses within the VLAN of the inst
 PAIRS = {"allowed_address_pairs": [{"ip_address": "192.168.7.0/24"}]}
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    options = tmp_path_factory.mktemp("vlan-tags") / "server.conf"
-    options.write_text("[DEFAULT]\nvlan_transparent = true\nvlan_qinq = true\n")
-    with temporary_lab(hosts=2, roles=("l2",), server_config_files=(str(options),)) as made:
-        yield made
+LAB = LabKind(hosts=2, roles=("l2",), server="[DEFAULT]\nvlan_transparent = true\nvlan_qinq = true\n")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """Routers in a lab: an external network, routers with their networks, and connections with the source that the server sees.
 
-with routed_lab(hosts=2) as lab:
-    out = external_network(lab)
-    blue = tenant_network(lab, "blue", 1)
-    router = make_router(lab, out, blue)
+out = external_network(lab)
+blue = tenant_network(lab, "blue", 1)
+router = make_router(lab, out, blue)
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import json
 import os
 import secrets
 import socket
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,6 @@ from neutrino.lab.timing import scaled
 from neutrino.model.objects import Object
 from tests.support.addresses import pool
 from tests.support.commands import loaded
-from tests.support.lab import temporary_lab
 from tests.support.lab_control import Lab
 
 EXTERNAL = "external"
@@ -38,23 +35,6 @@ INTERFACES = (
     "network:ha_router_replicated_interface",
     "network:router_interface_distributed",
 )
-
-
-@contextlib.contextmanager
-def routed_lab(hosts: int = 2, **settings: Any) -> Iterator[Lab]:
-    """A lab whose hosts have the L3 role and repair drift every two seconds. They take no distributed routers, unless the
-    given configuration files set another agent_mode."""
-    with tempfile.TemporaryDirectory(prefix="neutrino-lab-") as directory:
-        options = Path(directory) / "l3.conf"
-        options.write_text(
-            "[DEFAULT]\nmin_rtr_adv_interval = 3\nmax_rtr_adv_interval = 4\nagent_mode = legacy\n"
-            "[agent]\nrepair_interval = 2\nenable_distributed_routing = false\n"
-        )
-        files = (str(options), *settings.pop("agent_config_files", ()))
-        with temporary_lab(hosts=hosts, roles=("l2", "l3"), agent_config_files=files, **settings) as lab:
-            for host in lab.hosts:
-                wait_until(lambda host=host: l3_agent(lab, host) is not None, SOON, f"no L3 agent on {host}")  # type: ignore[misc]
-            yield lab
 
 
 # --- resources --------------------------------------------------------------------------------------------------------

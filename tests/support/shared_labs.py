@@ -7,12 +7,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from neutrino.model import agents
 from tests.support.lab import temporary_lab, wait_until
 from tests.support.lab_cleanup import HostState, clean, host_state, wait_for_host_state
 from tests.support.lab_control import Lab
 from tests.support.lab_kinds import LabKind
 
-AGENT_TYPES = {"l2": "Open vSwitch agent", "dhcp": "DHCP agent", "l3": "L3 agent", "metadata": "Metadata agent"}
+AGENT_TYPES = {"l2": agents.OVS, "dhcp": agents.DHCP, "l3": agents.L3, "metadata": agents.METADATA, "bgp": agents.BGP}
 START_SECONDS = 30.0
 
 
