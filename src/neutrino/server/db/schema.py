@@ -73,8 +73,13 @@ def ensure_tables(db: Database, tables: Sequence[sa.Table], *, upgrade: bool = T
         raise WrongSchema(f"the database does not have the tables {names}: run neutrino db upgrade")
     with _locked(db):
         LOG.info("creating tables of further packages: %s", names)
+        missing = _missing(db, tables)
+        for table in missing if db.dialect in ("mysql", "mariadb") else ():
+            # MariaDB compares without case and trailing spaces by default; names are equal byte for byte on all databases.
+            options = {"charset": "utf8mb4", "collate": "utf8mb4_nopad_bin"}
+            table.dialect_kwargs.update({f"{db.dialect}_{name}": value for name, value in options.items()})
         with db.engine().begin() as connection:
-            tables[0].metadata.create_all(connection, tables=_missing(db, tables))
+            tables[0].metadata.create_all(connection, tables=missing)
 
 
 def _missing(db: Database, tables: Sequence[sa.Table]) -> list[sa.Table]:
