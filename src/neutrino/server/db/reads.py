@@ -44,6 +44,10 @@ class Read(Generic[T_co]):
     parameters: Mapping[str, Any]
     result: Result[T_co]
 
+    def then(self, change: Callable[[T_co], T]) -> "Read[T]":
+        """The same read with another result, made of this one's."""
+        return Read(self.statement, self.parameters, lambda rows: change(self.result(rows)))
+
 
 class Lookup(Generic[T]):
     """A statement that lives as long as the process, and is executed with parameters: it is compiled once."""

@@ -2,7 +2,6 @@
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -155,7 +154,7 @@ def subnets_of(connection: Connection, network_ids: Sequence[str]) -> dict[str, 
 def reading_subnets(network_ids: Sequence[str]) -> Read[list[Object]]:
     """The subnets of some networks, to be read together with other things."""
     reading = _SUBNETS_OF_NETWORK.reading_in("network_id", network_ids)
-    return replace(reading, result=lambda rows: sorted(reading.result(rows), key=lambda s: (s["created_at"], s["id"])))
+    return reading.then(lambda subnets: sorted(subnets, key=lambda s: (s["created_at"], s["id"])))
 
 
 # --- ports ------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ expect a quota error before a policy error.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -33,8 +32,7 @@ class Quotas:
 
     def reading(self, resource: str, project_id: str) -> Read[int]:
         """The limit of a project, to be read together with other things."""
-        reading = _LIMIT_AND_USE(p=project_id, r=resource)
-        return replace(reading, result=lambda rows: self._limit_and_use(resource, rows[0])[0])
+        return _LIMIT_AND_USE(p=project_id, r=resource).then(lambda row: self._limit_and_use(resource, row)[0])
 
     def limit(self, connection: Connection, resource: str, project_id: str) -> int:
         """Return the limit of a project; UNCOUNTED if it has none and no counter exists."""

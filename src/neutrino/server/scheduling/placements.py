@@ -25,7 +25,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.reads import RowsLookup, read
+from neutrino.server.db.reads import Read, RowsLookup, read
 from neutrino.server.scheduling.loads import Loads
 
 BATCH = 500  # ids in one statement
@@ -148,13 +148,21 @@ class PlacementTable:
 
     def candidates(self, connection: Connection, cutoff: str, loads: Loads, object_id: str = "") -> Agents:
         """All agents of the type, as `agents`, with the number of objects of each one."""
+        return read(connection, self.reading_candidates(cutoff, loads, object_id))
+
+    def reading_candidates(self, cutoff: str, loads: Loads, object_id: str = "") -> Read[Agents]:
+        """The same, to be read together with other things."""
         counts = loads.kept()
-        query = self._agents_counted if counts is None else self._agents
-        rows = read(connection, query(object=object_id))
-        if counts is None:
-            counts = {row.id: row.load for row in rows}
-            loads.read(counts)
-        return self._found(rows, cutoff, counts)
+        reading = (self._agents_counted if counts is None else self._agents)(object=object_id)
+
+        def agents(rows: Sequence[Any]) -> Agents:
+            known = counts
+            if known is None:
+                known = {row.id: row.load for row in rows}
+                loads.read(known)
+            return self._found(rows, cutoff, known)
+
+        return reading.then(agents)
 
     def _found(self, rows: Sequence[Any], cutoff: str, counts: Mapping[str, int]) -> Agents:
         found = [
@@ -235,6 +243,10 @@ class PlacementTable:
         for object_id, zone in sorted(tuple(row) for row in rows if row[0] in asked):
             zones[object_id].append(zone)
         return dict(zones)
+
+    def reading_zones(self, object_id: str) -> Read[list[str]]:
+        """The zones of one object, to be read together with other things."""
+        return self._zones_of_one(object=object_id).then(lambda rows: sorted(zone for _, zone in rows))
 
     def zones(self, connection: Connection, objects: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         """The zones of each of these objects, in their order."""

@@ -35,6 +35,7 @@ class GatewayRequest:
     """The checked `external_gateway_info` of a request; without a network: no gateway."""
 
     network_id: str | None
+    network: Object | None = None
     subnets: Sequence[Object] = ()
     fixed_ips: Sequence[Mapping[str, Any]] = ()
     enable_snat: bool = True
@@ -167,9 +168,13 @@ class Gateways:
             return GatewayRequest(None, enable_snat=self.enable_snat)
         network_id, fixed = info["network_id"], info.get("external_fixed_ips") or ()
         networks = self.ports.networks
-        reading = networks.view.reading(network_id, context.project_id, everyone=context.is_admin)
-        network, subnets = read_together(connection, reading, reading_subnets([network_id]))
-        networks.check_external(networks.view.found(network_id, network), "router")
+        as_seen, network, subnets = read_together(
+            connection,
+            networks.view.reading(network_id, context.project_id, everyone=context.is_admin),
+            networks.view.reading(network_id),
+            reading_subnets([network_id]),
+        )
+        networks.check_external(networks.view.found(network_id, as_seen), "router")
         gateways = {subnet["gateway_ip"] for subnet in subnets} - {None}
         for address in fixed:
             if address.get("ip_address") in gateways:
@@ -177,7 +182,7 @@ class Gateways:
         policy = info.get("qos_policy_id", old_policy)
         check_policy(connection, context, policy, old_policy)
         snat = info.get("enable_snat", self.enable_snat)
-        return GatewayRequest(network_id, subnets, fixed, snat, policy)
+        return GatewayRequest(network_id, network, subnets, fixed, snat, policy)
 
     def decide(
         self,
@@ -258,8 +263,9 @@ class Gateways:
         if port is None:
             assert request is not None, "a new gateway is asked for"
             target, fixed_ips = PortTarget(GATEWAY, host), request.fixed_ips or None
+            network, subnets = request.network, request.subnets
             writes, made = self.ports.create(
-                connection, router, wanted.network_id, target, fixed_ips, subnets=request.subnets
+                connection, router, wanted.network_id, target, fixed_ips, network=network, subnets=subnets
             )
             return writes, made["id"], made["fixed_ips"]
         addresses: Sequence[Object] = [address.fixed_ip for address in port.addresses]

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.reads import Lookup, read, read_together
+from neutrino.server.db.reads import Lookup, Read, read, read_together
 from neutrino.server.db.session import Stale
 from neutrino.server.ipam.allocation import Allocator
 from neutrino.server.l3.routers import port_layout as layout
@@ -75,11 +75,16 @@ class RouterInputs:
     agents: tuple[RouterAgent, ...]
 
 
+def reading_router(
+    router_id: str,
+) -> tuple[Read[Object | None], Read[tuple[RouterPort, ...]], Read[tuple[RouterAgent, ...]]]:
+    """A router, its ports and its agents, to be read together with other things."""
+    return router_view.VIEW.reading(router_id), _PORTS(router=router_id), _AGENTS(router=router_id)
+
+
 def read_router(connection: Connection, router_id: str, revision: int | None = None) -> RouterInputs:
     """A router with its ports and agents, read at once."""
-    loaded, ports, agents = read_together(
-        connection, router_view.VIEW.reading(router_id), _PORTS(router=router_id), _AGENTS(router=router_id)
-    )
+    loaded, ports, agents = read_together(connection, *reading_router(router_id))
     return RouterInputs(router_view.VIEW.found(router_id, loaded, revision), ports, agents)
 
 
@@ -100,15 +105,17 @@ class RouterPorts:
         *,
         project_id: str = "",
         name: str = "",
+        network: Object | None = None,
         subnets: Sequence[Object] | None = None,
     ) -> tuple[Writes, Object]:
-        """A new port of the router; without `fixed_ips` it gets addresses like any port."""
-        if subnets is None:
+        """A new port of the router; without `fixed_ips` it gets addresses like any port.
+
+        `network` and its `subnets`, if they are known.
+        """
+        if network is None or subnets is None:
             reading = self.networks.view.reading(network_id)
             loaded, siblings = read_together(connection, reading, reading_subnets([network_id]))
             network, subnets = self.networks.view.found(network_id, loaded), siblings
-        else:
-            network = self.networks.view.get(connection, network_id)
         values = service_port(network_id, project_id, router["id"], target.type, target.host, name)
         if fixed_ips is not None:
             values["fixed_ips"] = [dict(fixed) for fixed in fixed_ips]

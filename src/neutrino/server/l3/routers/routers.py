@@ -43,7 +43,6 @@ from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse
 from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Operations, Writes
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.scheduling.placements import ROUTERS as PLACEMENTS
 from neutrino.server.scheduling.scheduler import PlacementChange
 from neutrino.server.uses import RouterUse
 from neutrino.server.view_collection import one_by_one
@@ -263,9 +262,8 @@ class Routers:
                 if before["ha"] and not after["ha"]:
                     tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
         with self.db.read() as connection:
-            zones = PLACEMENTS.zones(connection, [before])[0]
             further = router_view.extra_gateways(connection, [after])[0]
-        status = self.scheduler.status(before["id"])
+        status, zones = self.scheduler.status_and_zones(before["id"])
         return router_view.api_router(after, decision.gateway_ips, zones, status, further)
 
     # --- gateway --------------------------------------------------------------------------------------------------
@@ -289,6 +287,7 @@ class Routers:
             request.network_id,
             PortTarget(GATEWAY, host),
             request.fixed_ips or None,
+            network=request.network,
             subnets=request.subnets,
         )
         return removed + created, port["id"], port["fixed_ips"]

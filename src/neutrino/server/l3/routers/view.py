@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.db.reads import Lookup, read, scalar
+from neutrino.server.db.reads import Lookup, scalar
 from neutrino.server.db.tables import Json
 from neutrino.server.db.view import BATCH, Added, View
 from neutrino.server.l3.scheduling.candidates import STATUS
@@ -43,12 +43,7 @@ _GATEWAY = {
 # With all columns and the stored status: for updates.
 VIEW = View(t.routers, computed=_COMPUTED, not_found=errors.RouterNotFound)
 _PORTS = sa.select(_p.id, _p.network_id, _p.fixed_ips).where(_p.id.in_(sa.bindparam("ports", expanding=True)))
-_STATUS = Lookup(sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String)), scalar)
-
-
-def status_of(connection: Connection, key: str) -> str:
-    """The status as the API shows it."""
-    return str(read(connection, _STATUS(router=key)))
+STATUS_OF = Lookup(sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String)), scalar)
 
 
 def api_router(

@@ -20,6 +20,7 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
+from neutrino.server.db.reads import read, read_together
 from neutrino.server.db.session import retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.registry import Report, check_agent
@@ -32,7 +33,7 @@ from neutrino.server.l3.routers.port_layout import (
     central_host,
     central_port_host,
 )
-from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_router
+from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_router, reading_router
 from neutrino.server.l3.scheduling import candidates as l3
 from neutrino.server.l3.scheduling.candidates import DOWN, fits, mode, needs_agent
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite, Writes, pending_statement
@@ -175,10 +176,20 @@ class L3Scheduler(AgentScheduler):
     def status(self, router_id: str) -> str:
         """A router's status after a change. The reason why it is DOWN is logged, once."""
         with self.db.read() as connection:
-            status = router_view.status_of(connection, router_id)
-            reason = self._why_down(connection, router_id) if status == DOWN else ""
-        self._log_reason(router_id, reason)
+            status = str(read(connection, router_view.STATUS_OF(router=router_id)))
+            self._explain(connection, router_id, status)
         return status
+
+    def status_and_zones(self, router_id: str) -> tuple[str, list[str]]:
+        """The same, and the availability zones of its agents."""
+        with self.db.read() as connection:
+            readings = router_view.STATUS_OF(router=router_id), self.placements.reading_zones(router_id)
+            status, zones = read_together(connection, *readings)
+            self._explain(connection, router_id, str(status))
+        return str(status), zones
+
+    def _explain(self, connection: Connection, router_id: str, status: str) -> None:
+        self._log_reason(router_id, self._why_down(connection, router_id) if status == DOWN else "")
 
     def _log_reason(self, router_id: str, reason: str) -> None:
         """Log why a router is DOWN, unless that is known; without a reason it is not."""
@@ -198,13 +209,12 @@ class L3Scheduler(AgentScheduler):
         return {router_id: reason for router_id, reason in reasons.items() if reason}
 
     def _why_down(self, connection: Connection, router_id: str) -> str:
-        try:
-            inputs = read_router(connection, router_id)
-        except errors.RouterNotFound:  # deleted meanwhile
+        candidates = self.placements.reading_candidates(self.registry.cutoff(), self.loads)
+        router, ports, agents, found = read_together(connection, *reading_router(router_id), candidates)
+        if router is None:  # deleted meanwhile
             return ""
-        has_interface = any(port.is_interface for port in inputs.ports)
-        candidates = self.candidates(connection).candidates
-        return self._reason(inputs.router, candidates, has_agent=bool(inputs.agents), has_interface=has_interface)
+        has_interface = any(port.is_interface for port in ports)
+        return self._reason(router, found.candidates, has_agent=bool(agents), has_interface=has_interface)
 
     def _reason(
         self, router: Object, candidates: Sequence[Candidate], *, has_agent: bool, has_interface: bool = True
