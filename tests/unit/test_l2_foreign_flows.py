@@ -42,7 +42,7 @@ class Host(SwitchHost):
 
     def restart(self) -> Reconciler:
         made = self.new_reconciler()
-        made.foreign = self.bridges.removable
+        made.tables.foreign = self.bridges.removable
         return made
 
     def foreign(self) -> dict[str, list[Flow]]:

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.extensions.bfd import wanted_sessions
 from neutrino.agent.l3.router import DesiredRouterNamespace, render, router_namespaces
 from neutrino.agent.l3.services.bfd import files
 from neutrino.agent.l3.services.bfd.files import SessionState, WantedSession, WantedSessions
+from neutrino.agent.l3.services.bfd.wanted import wanted_sessions
 from neutrino.agent.l3.services.keepalived.render import primary_address, render_keepalived
 from neutrino.dataplane.netlink.api import DeleteItem, SetItem
 from neutrino.dataplane.netlink.values import MAIN_TABLE, NextHop, Route, multipath_route, route

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from neutrino.agent.l3.config import L3Options, MeterOptions
-from neutrino.agent.l3.extensions.metering import PATH, counter, label_of
+from neutrino.agent.l3.names import METERING_PATH, counter, label_of
 from neutrino.agent.l3.services import meters
 from neutrino.agent.l3.services.meters import MeterReports, Meters
 from neutrino.agent.runtime.service_namespaces import plan_tables
@@ -33,7 +33,7 @@ def rule(direction: str = "egress", **values: object) -> MeteringRule:
 def metering(wanted: Router, **values: object) -> Table | None:
     found = find_rendered(wanted, OPTIONS, **values)  # type: ignore[arg-type]
     tables = found.namespace.tables if found is not None else ()
-    return next((each for each in tables if each.path == PATH), None)
+    return next((each for each in tables if each.path == METERING_PATH), None)
 
 
 # --- rendering --------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_other_changes_of_a_router_leave_the_table_with_the_counters() -> None:
     ):
         for plan in plan_tables(rendered(wanted, OPTIONS).namespace.tables, nft.read(NAMESPACE)):
             nft.apply(NAMESPACE, plan)
-    assert [table.path for _, table in nft.replaced].count(PATH) == 1
+    assert [table.path for _, table in nft.replaced].count(METERING_PATH) == 1
 
 
 # --- totals -----------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Counting:
         self.nft.apply(NAMESPACE, plan)
 
     def count(self, packets: int, label: str = ONE) -> None:
-        self.nft.count(NAMESPACE, PATH, counter(label), packets, 100)
+        self.nft.count(NAMESPACE, METERING_PATH, counter(label), packets, 100)
 
     def measured(self) -> dict[str, tuple[int, int]]:
         self.meters.measure({"r1": "project"})
@@ -250,16 +250,16 @@ def test_the_role_reads_counters_before_it_removes_them(tmp_path: Path) -> None:
 
     async def test() -> None:
         host.send(router(metering_labels=(label,), project_id="p"))
-        await host.until(lambda: host.is_there and PATH in host.nft.read(NAMESPACE), "no counters")
+        await host.until(lambda: host.is_there and METERING_PATH in host.nft.read(NAMESPACE), "no counters")
         await host.role.settle()
-        host.nft.count(NAMESPACE, PATH, counter(ONE), 3, 100)
+        host.nft.count(NAMESPACE, METERING_PATH, counter(ONE), 3, 100)
         host.send(router(project_id="p"))
-        await host.until(lambda: PATH not in host.nft.read(NAMESPACE), "the label is still there")
+        await host.until(lambda: METERING_PATH not in host.nft.read(NAMESPACE), "the label is still there")
         assert packets() == [3]
         host.send(router(metering_labels=(label,), project_id="p"))
-        await host.until(lambda: PATH in host.nft.read(NAMESPACE), "no counters")
+        await host.until(lambda: METERING_PATH in host.nft.read(NAMESPACE), "no counters")
         await host.role.settle()
-        host.nft.count(NAMESPACE, PATH, counter(ONE), 4, 100)
+        host.nft.count(NAMESPACE, METERING_PATH, counter(ONE), 4, 100)
         host.send(None)
         await host.until(lambda: not host.is_there, "the router is still there")
         assert sorted(packets()) == [3, 4]

@@ -12,11 +12,10 @@ from neutrino.agent.guard.gate import Bridges
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.extensions import BUILT_IN
-from neutrino.agent.l2.extensions.packet_log import CONTROLLER_ID, COPIED_BYTES
-from neutrino.agent.l2.extensions.qos import Bandwidth
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.hybrid.render import NFLOG_GROUP
 from neutrino.agent.l2.packet_logger import PacketLogger
+from neutrino.agent.l2.packets import CONTROLLER_ID, COPIED_BYTES
 from neutrino.agent.l2.reconciler import Reconciler
 from neutrino.agent.l2.role import L2Role
 from neutrino.agent.runtime.context import RoleContext
@@ -152,7 +151,7 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
         "arp_responder_enabled": conf.agent.arp_responder and conf.agent.l2_population,
         agents.ENABLE_DISTRIBUTED_ROUTING: conf.agent.enable_distributed_routing,
         "in_distributed_mode": conf.agent.enable_distributed_routing,
-        agents.EXTENSIONS: list(dict.fromkeys([Bandwidth.name, *conf.agent.extensions])),
+        agents.EXTENSIONS: list(dict.fromkeys(["qos", *conf.agent.extensions])),
         agents.INTEGRATION_BRIDGE: conf.ovs.integration_bridge,
         "datapath_type": conf.ovs.datapath_type,
         "vhostuser_socket_dir": conf.ovs.vhostuser_socket_dir,

@@ -92,6 +92,10 @@ class L2Extension(abc.ABC):
         return ()
 
 
+REMOTES = "remotes"
+"""The owner of the member flows of all remote groups."""
+
+
 def port_owner(port: LocalPort) -> str:
     return f"port {port.id}"
 

@@ -14,9 +14,8 @@ from functools import partial
 
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, L2Options
-from neutrino.agent.l2.extension_api import METER_IDS, L2Extension, cookie_of, port_owner
-from neutrino.agent.l2.extensions.firewall import REMOTES
-from neutrino.agent.l2.extensions.integration import DHCP_REQUESTS
+from neutrino.agent.l2.extension_api import METER_IDS, REMOTES, L2Extension, cookie_of, port_owner
+from neutrino.agent.l2.packets import DHCP_REQUESTS
 from neutrino.agent.l2.plan import BridgePlan, Rendered, Renderer, plan
 from neutrino.agent.l2.rejected import Rejections, apply_others, describe, without
 from neutrino.agent.runtime.delta import Delta

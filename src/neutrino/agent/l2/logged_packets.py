@@ -14,8 +14,8 @@ from typing import NamedTuple
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, LocalPort
 from neutrino.agent.l2.extension_api import cookie_of, port_owner
-from neutrino.agent.l2.extensions.packet_log import logs_by_port
 from neutrino.agent.l2.hybrid.render import port_device
+from neutrino.agent.l2.packets import logs_by_port
 from neutrino.agent.trace.group_rules import allowing_any
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.protocols.packet_in import PacketIn

@@ -14,8 +14,8 @@ from functools import partial
 from logging.handlers import WatchedFileHandler
 
 from neutrino.agent.l2.desired import Desired
-from neutrino.agent.l2.extensions.packet_log import logs_by_port
 from neutrino.agent.l2.logged_packets import LoggedPorts
+from neutrino.agent.l2.packets import logs_by_port
 from neutrino.agent.l2.pipeline import TRANSIENT
 from neutrino.dataplane.protocols.nflog import LoggedPacket, Nflog
 from neutrino.dataplane.protocols.packet_in import PacketIn, PacketIns, RejectedMessage

@@ -30,6 +30,7 @@ REG_TAG = "NXM_NX_REG13[0..15]"
 ZONE = "zone=NXM_NX_REG6[0..15]"  # one conntrack zone for each network: addresses of two networks may overlap
 OUTPUT_TO_PORT = "output:NXM_NX_REG5[]"
 DEAD_VLAN = 4095  # of ports that must not talk
+PLAIN = 77  # priority of a security group's rule that is one flow
 MARK_INVALID = 1  # ct_mark of a connection that no rule allows any more
 EXTENSION_TABLES = range(50, 60)
 INGRESS_TABLES = range(100, 110)

@@ -20,8 +20,7 @@ from pathlib import Path
 
 from neutrino import daemon_files, private
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.extensions.devices import SYSCTLS, default_routes, render_device, render_plug
-from neutrino.agent.l3.extensions.distributed import asymmetric
+from neutrino.agent.l3.devices import SYSCTLS, asymmetric, default_routes, render_device, render_plug
 from neutrino.agent.l3.names import AGENT_GATEWAY, FIP_KIND, TO_ROUTER, device, fip_namespace
 from neutrino.agent.l3.router import DesiredRouters, is_direct, local_floating_ips
 from neutrino.agent.leftovers.host import Leftovers

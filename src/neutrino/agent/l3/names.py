@@ -2,6 +2,7 @@
 id."""
 
 from neutrino.agent.leftovers.recognise import Kind
+from neutrino.dataplane.nft.api import METERING
 from neutrino.model.routing import Router
 
 ROUTER, SNAT, FIP = "qrouter-", "snat-", "fip-"
@@ -11,6 +12,8 @@ PLUGGED = (INTERNAL, EXTERNAL, HA, SNAT_PORT, AGENT_GATEWAY)  # devices that are
 ROUTER_KIND = Kind(ROUTER, (INTERNAL, EXTERNAL, HA), (TO_FIP,))
 SNAT_KIND = Kind(SNAT, (SNAT_PORT, EXTERNAL, HA))
 FIP_KIND = Kind(FIP, (AGENT_GATEWAY,), (TO_ROUTER,))
+METERING_PATH = f"inet {METERING}"  # the table of metering counters
+_LABEL = "label_"
 _LENGTH = 14  # as in Neutron, one less than the kernel allows
 
 
@@ -38,3 +41,13 @@ def fip_namespace(network_id: str) -> str:
 def gateway_namespace(router: Router) -> str:
     """The namespace with the gateway device. With HA, it is the one that fails over."""
     return snat_namespace(router.id) if router.distributed else router_namespace(router.id)
+
+
+def counter(label_id: str) -> str:
+    """The name of a label's counter."""
+    return _LABEL + label_id.replace("-", "_")
+
+
+def label_of(name: str) -> str:
+    """The label of a counter."""
+    return name.removeprefix(_LABEL).replace("_", "-")

@@ -26,6 +26,7 @@ from neutrino.agent.l3.names import EXTERNAL, INTERNAL, SNAT_PORT, TO_FIP, devic
 from neutrino.agent.l3.services.keepalived.render import Failover
 from neutrino.agent.runtime.namespaces import DesiredNamespace
 from neutrino.agent.runtime.role import RoleFeed
+from neutrino.dataplane.netlink.values import Address
 from neutrino.dataplane.nft.api import Chain, Table
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 
@@ -187,3 +188,14 @@ def _tables(where: str, parts: Iterable[Table]) -> tuple[Table, ...]:
         declarations, counters = (*there.declarations, *part.declarations), (*there.counters, *part.counters)
         by_path[part.path] = Table(tuple(chains.values()), sets, declarations, part.family, part.name, counters)
     return tuple(by_path.values())
+
+
+def own_addresses(namespace: RouterNamespace, set_here: Iterable[Address]) -> frozenset[str]:
+    """All addresses that a router may give its connections as their source: those that are set in its namespace, now or
+    by keepalived, and those that it translates, which in `qrouter-…` of a distributed router no device has.
+    """
+    router = namespace.router
+    floating = (each.floating_ip_address for each in router.floating_ips)
+    forwarded = (each.external_ip_address for each in router.port_forwardings)
+    own = (each.address.partition("/")[0] for each in set_here)
+    return frozenset(str(ipaddress.ip_address(each)) for each in (*own, *floating, *forwarded))

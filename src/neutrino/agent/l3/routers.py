@@ -16,7 +16,6 @@ from neutrino import private
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import L3Extension
 from neutrino.agent.l3.extensions import BUILT_IN
-from neutrino.agent.l3.extensions.nat import own_addresses
 from neutrino.agent.l3.fip import FipNamespaces
 from neutrino.agent.l3.names import (
     EXTERNAL,
@@ -27,7 +26,7 @@ from neutrino.agent.l3.names import (
     router_namespace,
     snat_namespace,
 )
-from neutrino.agent.l3.router import DesiredRouterNamespace, DesiredRouters, render, router_namespaces
+from neutrino.agent.l3.router import DesiredRouterNamespace, DesiredRouters, own_addresses, render, router_namespaces
 from neutrino.agent.l3.services.keepalived.render import Failover, has_primary
 from neutrino.agent.l3.services.radvd.render import render_radvd
 from neutrino.agent.leftovers.host import Leftovers, ignored

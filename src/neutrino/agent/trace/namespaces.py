@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from neutrino.agent.l3.extensions.vpn import CHARON_TABLE
+from neutrino.agent.l3.services.charon.render import CHARON_TABLE
 from neutrino.agent.trace.netfilter import nft
 from neutrino.agent.trace.netfilter.connections import TracedConnections, choose
 from neutrino.agent.trace.owners import NOBODY, Owner

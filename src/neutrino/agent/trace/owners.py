@@ -5,7 +5,6 @@ from typing import Final
 
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, L2Options, why_silent
-from neutrino.agent.l2.extensions.firewall_groups import FirewallGroups
 from neutrino.agent.l2.pipeline import Bridge
 from neutrino.dataplane.conntrack.api import ICMPV6
 from neutrino.dataplane.openflow.trace import Lookup
@@ -15,6 +14,7 @@ Owner = tuple[str, str]
 """Kind and id of an object of the API; both empty where there is none."""
 NOBODY: Final[Owner] = ("", "")
 _FIREWALL_GROUP: Final = "firewall group "
+_FIREWALL_GROUPS: Final = "firewall groups"  # the table of that extension
 _GUARDS: Final = 95  # priority of the flows in BASE_EGRESS for what only servers and routers may send
 _ADVERTISEMENT: Final = 134
 _OF_TABLE: Final[Mapping[tuple[Bridge, str], Cause]] = {
@@ -74,7 +74,7 @@ def cause_of(desired: Desired, lookup: Lookup, packet: Packet, in_port: int) -> 
     kind, name = bridge_kind(options, lookup.bridge), table_name(options, lookup.bridge, lookup.table)
     if kind is Bridge.INTEGRATION and name == pipeline.LOCAL_SWITCHING.name:
         return _silent(desired, in_port)
-    if name == FirewallGroups.name:
+    if name == _FIREWALL_GROUPS:
         return Cause.FIREWALL_GROUP, "no rule of the firewall group allows it, or one denies it"
     if name == pipeline.BASE_EGRESS.name:
         if lookup.priority == _GUARDS:

@@ -12,7 +12,7 @@ from functools import cached_property
 import msgspec
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.extensions.firewall import PLAIN
+from neutrino.agent.l2.pipeline import PLAIN
 from neutrino.agent.l2.reconciler import View
 from neutrino.agent.trace import group_rules
 from neutrino.agent.trace.desired_flows import DesiredFlows, is_ours

@@ -31,14 +31,23 @@ from ipaddress import ip_network
 
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, EffectiveRule, LocalPort, Remotes
-from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, stable_numbers
-from neutrino.agent.l2.extensions.integration import DHCP_REPLIES, DHCP_REQUESTS
-from neutrino.agent.l2.pipeline import MARK_INVALID, REG_GUARDED, REG_PORT, REG_TRACKED, ZONE, Table, enter_ingress
+from neutrino.agent.l2.extension_api import REMOTES, Contribution, L2Extension, Unit, port_owner, stable_numbers
+from neutrino.agent.l2.packets import DHCP_REPLIES, DHCP_REQUESTS, NEIGHBOUR_IN, NEIGHBOUR_OUT, UNADDRESSED
+from neutrino.agent.l2.pipeline import (
+    MARK_INVALID,
+    PLAIN,
+    REG_GUARDED,
+    REG_PORT,
+    REG_TRACKED,
+    ZONE,
+    Table,
+    enter_ingress,
+)
 from neutrino.caches import cached
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.openflow.api import Flow
 
-PLAIN, _CONJUNCTION = 77, 70  # priorities: at the same one, a plain flow would hide conjunctions
+_CONJUNCTION = 70  # priority, below PLAIN: at the same one, a plain flow would hide conjunctions
 _KEYWORD = {4: "ip", 6: "ipv6"}
 # The field of the other side's address.
 _REMOTE = {
@@ -50,19 +59,11 @@ _REMOTE = {
 _WITH_PORTS = (TCP, UDP, SCTP)
 _PORT_BITS = 16
 
-# Multicast listener reports, router solicitation, neighbour solicitation and advertisement.
-NEIGHBOUR_OUT = (131, 132, 133, 135, 136, 143)
-# The same, and what routers send: listener queries and router advertisements.
-NEIGHBOUR_IN = (130, 131, 132, 134, 135, 136, 143)
-# Sent before an instance has an address: router and neighbour solicitation, multicast listener report.
-UNADDRESSED = (133, 135, 143)
 # The table of a direction's rules, and the next table of a packet that they allow.
 _RULES = {
     "egress": (pipeline.RULES_EGRESS, pipeline.ACCEPT_OR_INGRESS),
     "ingress": (pipeline.RULES_INGRESS, pipeline.ACCEPTED_INGRESS),
 }
-REMOTES = "remotes"
-"""The owner of the member flows of all remote groups."""
 
 
 class Firewall(L2Extension):

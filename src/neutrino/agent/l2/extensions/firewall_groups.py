@@ -30,8 +30,8 @@ import msgspec
 
 from neutrino.agent.l2.desired import Desired, HostState, L2Options
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, stable_numbers
-from neutrino.agent.l2.extensions.firewall import NEIGHBOUR_IN, NEIGHBOUR_OUT, cover_ports
-from neutrino.agent.l2.extensions.integration import DHCP_REPLIES, DHCP_REQUESTS
+from neutrino.agent.l2.extensions.firewall import cover_ports
+from neutrino.agent.l2.packets import DHCP_REPLIES, DHCP_REQUESTS, NEIGHBOUR_IN, NEIGHBOUR_OUT
 from neutrino.agent.l2.pipeline import REG_PORT, Table
 from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.dataplane.conntrack.api import SCTP, TCP, UDP

@@ -32,7 +32,7 @@ from neutrino.agent.l2.extension_api import (
     network_owner,
     port_owner,
 )
-from neutrino.agent.l2.extensions.packet_log import CONTROLLER_ID, COPIED_BYTES
+from neutrino.agent.l2.packets import CONTROLLER_ID, COPIED_BYTES, DHCP_REQUESTS
 from neutrino.agent.l2.pipeline import Bridge, Table, enter_ingress
 from neutrino.dataplane.openflow.api import Flow
 
@@ -45,8 +45,6 @@ _TAGGED = "vlan_tci=0x1000/0x1000"  # in the switch, this bit says that there is
 _KNOWN_MAC, _COPY_LIMIT, _LEARNED_MAC, _UNKNOWN_MAC = 14, 13, 11, 10
 _MAX_LEARNED = 4096  # for each learning flow: an instance that invents MACs fills its own quota only
 DOT1Q, DOT1AD = 0x8100, 0x88A8  # Ethernet types of tags
-DHCP_REQUESTS = ("udp,tp_src=68,tp_dst=67", "udp6,tp_src=546,tp_dst=547")
-DHCP_REPLIES = ("udp,tp_src=67,tp_dst=68", "udp6,tp_src=547,tp_dst=546")
 
 
 class Switching(L2Extension):

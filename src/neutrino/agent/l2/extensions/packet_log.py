@@ -15,18 +15,17 @@ What is accepted without a connection is not logged: packets of stateless groups
 Hybrid ports are not filtered by flows: iptables copies their packets (`hybrid/render.py`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from neutrino.agent.l2 import pipeline
-from neutrino.agent.l2.desired import Desired, HostState, L2Options
+from neutrino.agent.l2.desired import Desired, L2Options
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner
+from neutrino.agent.l2.packets import CONTROLLER_ID, COPIED_BYTES, logs_by_port
 from neutrino.agent.l2.pipeline import REG_LOGGED, REG_PORT
 from neutrino.dataplane.openflow.api import Flow, Meter
-from neutrino.model.packet_log import ACCEPT, DROP, KIND, PacketLog
+from neutrino.model.packet_log import ACCEPT, DROP, KIND
 
 METER = "network log"
-CONTROLLER_ID = 0x6E6C  # of the connection that gets the copies
-COPIED_BYTES = 128  # of a packet: all headers that are logged
 _NEW = "ct_state=+new-rel-rpl+trk"
 # The bit of REG_LOGGED that a table sets.
 _ACCEPTED = ((pipeline.ACCEPT_OR_INGRESS, 1), (pipeline.ACCEPTED_INGRESS, 2))
@@ -46,21 +45,6 @@ class PacketLogs(L2Extension):
         for port in logged:
             events = tuple(any(log.covers(event) for log in by_port[port.id]) for event in (ACCEPT, DROP))
             yield Unit(port_owner(port), (desired.options.integration_bridge, port.ofport, *events), _port)
-
-
-def logs_by_port(host_state: HostState) -> Mapping[str, tuple[PacketLog, ...]]:
-    """The logs that are for each port, by id."""
-    objects = host_state.extension_objects.get(KIND, {})
-    logs = [log for _, log in sorted(objects.items()) if isinstance(log, PacketLog)]
-    if not logs:
-        return {}
-    found = {}
-    for port in host_state.ports.values():
-        known = (host_state.security_groups.get(key) for key in port.security_groups)
-        groups = [group for group in known if group is not None]
-        if concerned := tuple(log for log in logs if log.concerns(port, groups)):
-            found[port.id] = concerned
-    return found
 
 
 def _base(options: L2Options) -> Contribution:

@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from neutrino.agent.l2.connections import ended_connections
 from neutrino.agent.l2.desired import Desired, LocalPort, Remotes
-from neutrino.agent.l2.extensions.packet_log import logs_by_port
 from neutrino.agent.l2.hybrid import render
 from neutrino.agent.l2.local_vlans import allocate
+from neutrino.agent.l2.packets import logs_by_port
 from neutrino.dataplane.conntrack.api import ConntrackError, ConntrackFlush, MarkingConntrack
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Iptables, IptablesError, Rule, Tables
 from neutrino.dataplane.netlink.api import Netlink, NetlinkError, SetDevice

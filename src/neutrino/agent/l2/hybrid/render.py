@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 
 from neutrino.agent.l2.desired import EffectiveRule, LocalPort, Remotes
-from neutrino.agent.l2.extensions.firewall import NEIGHBOUR_IN, NEIGHBOUR_OUT, UNADDRESSED
+from neutrino.agent.l2.packets import NEIGHBOUR_IN, NEIGHBOUR_OUT, UNADDRESSED
 from neutrino.caches import cached
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Rule, Tables, canonical_member

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import NamedTuple
 
+from neutrino.agent.l3.devices import asymmetric
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
 from neutrino.agent.l3.names import INTERNAL, SNAT_PORT, TO_FIP, TO_ROUTER, device, fip_namespace
 from neutrino.agent.runtime.namespaces import DesiredDevice
@@ -86,12 +87,6 @@ class DistributedRouting(L3Extension):
         for router in routers:
             if router.distributed and any(interface.network_id in networks for interface in router.interfaces):
                 yield router.id
-
-
-def asymmetric(devices: Iterable[str]) -> dict[str, str]:
-    """Packets and their replies pass different hosts: no reverse-path filter, and no redirects to instances."""
-    names = ("all", "default", *devices)
-    return {f"net/ipv4/conf/{name}/{what}": "0" for name in names for what in ("rp_filter", "send_redirects")}
 
 
 def snat_table(cidr: str) -> int:

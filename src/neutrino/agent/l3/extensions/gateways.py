@@ -16,9 +16,9 @@ connection under the router's own address stays with the gateway that it began w
 IPv6 is not translated: its packets take the default routes.
 """
 
-import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 
+from neutrino.agent.l3.devices import next_hops, numbered
 from neutrino.agent.l3.extension_api import MARK, Contribution, L3Extension, RouterNamespace, quoted
 from neutrino.agent.l3.names import EXTERNAL, device
 from neutrino.dataplane.netlink.values import MAIN_TABLE, NextHop, Route, Rule, multipath_route, rule
@@ -30,12 +30,6 @@ PRIORITY = 20000  # of the rules, before the main table's 32766
 _SHIFT = 20
 _MASK = 0xFF << _SHIFT  # bits of the packet's mark: the number of a gateway
 _OTHERS = _MASK ^ 0xFFFFFFFF
-
-
-def numbered(router: Router) -> dict[int, RouterInterface]:
-    """The gateways of a router by number: the first is 1."""
-    first = (router.gateway,) if router.gateway is not None else ()
-    return dict(enumerate((*first, *router.extra_gateways), start=1))
 
 
 def translated_by(router: Router, number: int) -> tuple[tuple[FloatingIp, ...], tuple[PortForwarding, ...]]:
@@ -165,17 +159,3 @@ def default_routes(
     for everything in dict.fromkeys(destination for destination, _ in hops):
         several = (hop for destination, hop in hops if destination == everything)
         yield multipath_route(everything, several, table=table)
-
-
-def next_hops(name: str, gateway: RouterInterface, ipv6_gateway: str = "") -> Iterator[tuple[str, NextHop]]:
-    """The next hop of each IP version, with its destination: of the first external subnet that has a gateway address."""
-    for version, everything in ((4, "0.0.0.0/0"), (6, "::/0")):
-        subnets = [each for each in gateway.addresses if each.version == version]
-        found = next((each for each in subnets if each.gateway_ip), None)
-        if found is not None and found.gateway_ip is not None:
-            next_hop = ipaddress.ip_address(found.gateway_ip)
-            # Every IPv6 device reaches link-local addresses; any other next hop outside of the subnet needs `onlink`.
-            reached = next_hop in ipaddress.ip_network(found.cidr) or (version == 6 and next_hop.is_link_local)
-            yield everything, NextHop(name, found.gateway_ip, not reached)
-        elif version == 6 and ipv6_gateway:
-            yield everything, NextHop(name, ipv6_gateway)

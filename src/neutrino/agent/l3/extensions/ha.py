@@ -1,7 +1,7 @@
 """High availability: the device on the HA network, on every host of an HA router."""
 
+from neutrino.agent.l3.devices import render_device, render_plug
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
-from neutrino.agent.l3.extensions.devices import render_device, render_plug
 from neutrino.agent.l3.names import HA, device
 from neutrino.dataplane.netlink.values import address
 

@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
+from neutrino.agent.l3.names import counter
 from neutrino.dataplane.nft.api import METERING, Chain, Hook, Table
 from neutrino.model.routing import MeteringLabel, MeteringRule
 
-PATH: Final = f"inet {METERING}"
-_LABEL: Final = "label_"
 _FORWARD: Final = Hook("filter", "forward", 10)  # after the filters, at 0
 _DIRECTIONS: Final = {"ingress": "iifname", "egress": "oifname"}  # with the device towards the outside
 
@@ -38,16 +37,6 @@ class Metering(L3Extension):
         forward = Chain("metering_forward", tuple(jumps), _FORWARD)
         counters = tuple(counter(label.id) for label in labels)
         return Contribution(tables=(Table((*used.values(), forward), name=METERING, counters=counters),))
-
-
-def counter(label_id: str) -> str:
-    """The name of a label's counter."""
-    return _LABEL + label_id.replace("-", "_")
-
-
-def label_of(name: str) -> str:
-    """The label of a counter."""
-    return name.removeprefix(_LABEL).replace("_", "-")
 
 
 def _chain(label: MeteringLabel, direction: str) -> Chain:

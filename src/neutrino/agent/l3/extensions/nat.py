@@ -37,12 +37,12 @@ Port forwardings: a map's value may not be a range, so a range of ports is rende
 Single ports are in `forwarded`, which is a hash.
 """
 
-import ipaddress
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
+from neutrino.agent.l3.devices import numbered
 from neutrino.agent.l3.extension_api import (
     DNAT,
     HELPERS,
@@ -55,11 +55,10 @@ from neutrino.agent.l3.extension_api import (
     RouterNamespace,
     quoted,
 )
-from neutrino.agent.l3.extensions.gateways import fixed_to_floating, numbered, translated_by
+from neutrino.agent.l3.extensions.gateways import fixed_to_floating, translated_by
 from neutrino.agent.l3.extensions.scopes import in_scope_of_outside, scope_of_outside, snat_address, snat_address_of
 from neutrino.agent.l3.names import EXTERNAL, TO_FIP, device
 from neutrino.dataplane.conntrack.api import SCTP, TCP, UDP, ConntrackFlush
-from neutrino.dataplane.netlink.values import Address
 from neutrino.dataplane.nft.api import Chain, Set, Table, TableState, nft_set
 from neutrino.model.routing import FloatingIp, PortForwarding, Router, RouterInterface
 
@@ -118,17 +117,6 @@ class Nat(L3Extension):
             for element in there.get(name, frozenset()) - wanted.get(name, frozenset()):
                 yield ConntrackFlush(0, 4, direction, element.partition(" : ")[0])
         yield from stale_forwardings(sets, there)
-
-
-def own_addresses(namespace: RouterNamespace, set_here: Iterable[Address]) -> frozenset[str]:
-    """All addresses that a router may give its connections as their source: those that are set in its namespace, now or
-    by keepalived, and those that it translates, which in `qrouter-…` of a distributed router no device has.
-    """
-    router = namespace.router
-    floating = (each.floating_ip_address for each in router.floating_ips)
-    forwarded = (each.external_ip_address for each in router.port_forwardings)
-    own = (each.address.partition("/")[0] for each in set_here)
-    return frozenset(str(ipaddress.ip_address(each)) for each in (*own, *floating, *forwarded))
 
 
 def _directions(names: Iterable[str]) -> Iterator[tuple[str, Literal["ingress", "egress"]]]:

@@ -1,7 +1,7 @@
 """Router advertisements: whether the router accepts those of others. Its own are radvd's."""
 
+from neutrino.agent.l3.devices import default_routes
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
-from neutrino.agent.l3.extensions.devices import default_routes
 
 
 class RouterAdvertisements(L3Extension):

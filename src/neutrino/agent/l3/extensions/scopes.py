@@ -17,8 +17,9 @@ delegated from outside.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
+from neutrino.agent.l3.devices import numbered
 from neutrino.agent.l3.extension_api import FORWARD, Contribution, L3Extension, RouterNamespace
-from neutrino.agent.l3.extensions.gateways import fixed_to_floating, numbered
+from neutrino.agent.l3.extensions.gateways import fixed_to_floating
 from neutrino.agent.l3.names import EXTERNAL, device
 from neutrino.dataplane.nft.api import Table
 from neutrino.model.routing import Router, RouterInterface

@@ -20,12 +20,11 @@ from typing import Final
 
 from neutrino.agent.l3.extension_api import SNAT, Contribution, L3Extension, RouterNamespace, quoted
 from neutrino.agent.l3.extensions.distributed import FLOATING_PRIORITY, by_snat, snat_table
+from neutrino.agent.l3.services.charon.render import CHARON_MARK, CHARON_TABLE
 from neutrino.dataplane.netlink.values import Rule, rule
 from neutrino.dataplane.nft.api import Chain, Hook, Table
 from neutrino.model.vpn import VpnConnection
 
-CHARON_TABLE: Final = 220  # charon's default: its routes into tunnels
-CHARON_MARK: Final = 0x42  # of packets of charon's own sockets: they are not sent into a tunnel again
 _FORWARD: Final = Hook("filter", "forward", -5)  # before the other filters
 
 

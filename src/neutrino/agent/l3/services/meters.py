@@ -20,8 +20,7 @@ import msgspec
 
 from neutrino import daemon_files
 from neutrino.agent.l3.config import MeterOptions
-from neutrino.agent.l3.extensions.metering import PATH, label_of
-from neutrino.agent.l3.names import ROUTER, SNAT, router_namespace, snat_namespace
+from neutrino.agent.l3.names import METERING_PATH, ROUTER, SNAT, label_of, router_namespace, snat_namespace
 from neutrino.agent.l3.services.api import Put, RouterService, Serving
 from neutrino.agent.runtime.role import RoleFeed
 from neutrino.dataplane.netlink.api import NetlinkError
@@ -221,7 +220,7 @@ class Meters:
             counts: Mapping[str, Count] = {}
             if name in there:
                 try:
-                    table = self._nft.read(name).get(PATH)
+                    table = self._nft.read(name).get(METERING_PATH)
                 except NftError as error:  # the next reading has what was counted meanwhile
                     LOG.warning("metering counters cannot be read: %s", error)
                     continue

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from neutrino import daemon_files
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.extensions.bfd import is_supervised, wanted_sessions
 from neutrino.agent.l3.services.api import Put, RouterService, Serving
 from neutrino.agent.l3.services.bfd import files
 from neutrino.agent.l3.services.bfd.files import SessionState, WantedSessions
+from neutrino.agent.l3.services.bfd.wanted import is_supervised, wanted_sessions
 from neutrino.agent.l3.services.fifo import Fifo
 from neutrino.agent.runtime.queue import URGENT
 from neutrino.agent.runtime.supervisor import Service, Supervisor, list_directory

@@ -11,12 +11,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from neutrino.agent.l3.extensions.vpn import CHARON_MARK
 from neutrino.model.routing import Router
 from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection
 
 CHARON: Final = "charon-systemd"  # unlike charon it has no pid file of its own, so that several run on one host
 SOCKET: Final = "vici"
+CHARON_TABLE: Final = 220  # charon's default: its routes into tunnels
+CHARON_MARK: Final = 0x42  # of packets of charon's own sockets: they are not sent into a tunnel again
 _PLUGINS: Final = (
     *("random", "nonce", "aes", "sha1", "sha2", "hmac", "kdf", "xcbc", "cmac", "ctr", "ccm", "gcm", "curve25519"),
     *("gmp", "openssl", "vici", "socket-default"),
