@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from neutrino.features.segments.placement import Answer, SegmentReporter, SegmentReports, reporter_from_conf
 from neutrino.server.hosts.registry import AgentStatus, Report
 from neutrino.server.main import Server
-from neutrino.server.segments.placement import Answer, SegmentReporter, SegmentReports, reporter_from_conf
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start

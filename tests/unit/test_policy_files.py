@@ -11,7 +11,7 @@ import pytest
 from oslo_config import cfg
 from oslo_policy import opts
 
-from neutrino.server import errors
+from neutrino.server import errors, features
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.context import Context
 from neutrino.server.policy import authorizer as module
@@ -49,7 +49,7 @@ class Directory:
         given = {"policy_file": str(self.file), "policy_dirs": [str(self.path / "policy.d")], **options}
         for name, value in given.items():
             conf.set_override(name, value, "oslo_policy")
-        return Authorizer(conf)
+        return Authorizer(conf, features.policy_defaults())
 
 
 @pytest.fixture

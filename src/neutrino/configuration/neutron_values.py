@@ -65,8 +65,6 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron.services.l3_router.l3_router_plugin.L3RouterPlugin": "router",
             "neutron.services.qos.qos_plugin.QoSPlugin": "qos",
             "neutron_fwaas.services.firewall.fwaas_plugin_v2.FirewallPluginV2": "firewall_v2",
-            "neutron.services.segments.plugin.Plugin": "segments",
-            "neutron.services.network_segment_range.plugin.NetworkSegmentRangePlugin": "network_segment_range",
             "neutron.services.trunk.plugin.TrunkPlugin": "trunk",
             "neutron_dynamic_routing.services.bgp.bgp_plugin.BgpPlugin": "bgp",
             **dict.fromkeys(

@@ -4,7 +4,7 @@
 schedule networks and routers, bind ports and make them ACTIVE.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from neutrino.configuration.options import Configuration
@@ -24,7 +24,6 @@ from neutrino.server.hosts.registry import Registry, Report
 from neutrino.server.l3.plugin import build_services
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
-from neutrino.server.segments.placement import SegmentReporter, reporter_from_conf
 from neutrino.server.services import Services, load
 
 
@@ -34,7 +33,7 @@ class Backend:
     dhcp: DhcpScheduler
     dns: ExternalDns | None  # in the feed process it records, and the API workers publish
     close: Callable[[], None]
-    segments: SegmentReporter | None = None  # reports segments to Placement
+    running: Sequence[features.Running] = ()
 
 
 def build_backend(conf: Configuration) -> Backend:
@@ -51,23 +50,27 @@ def build_backend(conf: Configuration) -> Backend:
         nova_sink.send(nova.events_for_floating_ip(before, after, ports))
 
     groups = SecurityGroups(db, quotas)
-    services = Services(conf, db, quotas, registry, groups, port_changed, floating_ip_changed)
+    enabled = features.enabled(conf)
+    has_added_ranges = any(feature.adds_segment_ranges for feature in enabled)
+    services = Services(
+        conf, db, quotas, registry, groups, port_changed, floating_ip_changed, has_added_ranges=has_added_ranges
+    )
     core = load("neutrino.core_plugins", conf.core_plugin)(services)
     dhcp = build_dhcp(conf, db, registry, core)
-    segments = reporter_from_conf(conf, db)  # its thread starts with the first change, not here
-    if segments is not None:
-        core.subnets.commit_hooks.append(segments.subnet_changed)
-        core.ports.commit_hooks.append(segments.port_changed)
-        core.networks.segment_hooks.append(segments.segment_changed)
+    services = replace(services, core=core)
+    running = [feature.start(services) for feature in enabled if feature.start is not None]
+    core.subnets.commit_hooks += [one.subnet_changed for one in running]
+    core.ports.commit_hooks += [one.port_changed for one in running]
+    core.networks.segment_hooks += [one.segment_changed for one in running]
     dns = build_dns(conf, db, core.operations)
 
     def close() -> None:
         nova_sink.queue.close()
-        if segments is not None:
-            segments.queue.close()
+        for one in running:
+            one.close()
         db.close()
 
-    return Backend(replace(services, core=core), dhcp, dns, close, segments)
+    return Backend(services, dhcp, dns, close, running)
 
 
 def host_reports(backend: Backend) -> Reports:
@@ -87,12 +90,10 @@ def host_reports(backend: Backend) -> Reports:
 
     def switch_reported(report: Report) -> None:
         dhcp.reported(report)
-        for one in of_features:
-            one.reported(report)
+        for one in backend.running:
+            one.host_reported(report)
         if speakers is not None:
             speakers.reported(report)
-        if backend.segments is not None:
-            backend.segments.host_reported(report)
 
     if "router" not in plugins:
         return Reports(registry, switch_reported, provisioning, statuses, answered=answered)

@@ -128,8 +128,7 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             "service_plugins",
             type=list_type("DEFAULT", "service_plugins"),
             default=[
-                *("router", "qos", "firewall_v2", "segments", "network_segment_range", "trunk"),
-                "bgp",
+                *("router", "qos", "firewall_v2", "trunk", "bgp"),
                 *(feature.name for feature in features.installed() if feature.by_default),
             ],
             help="Features, each with resources of its own.",
@@ -325,15 +324,6 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             default="public",
             choices=["public", "internal", "admin"],
             help="Which of Nova's endpoints in the catalogue to use.",
-        ),
-    ],
-    "placement": [  # the same (`segments/placement.py`)
-        cfg.StrOpt("region_name", help="The region of Placement's endpoint."),
-        cfg.StrOpt(
-            "endpoint_type",
-            default="public",
-            choices=["public", "internal", "admin"],
-            help="Which of Placement's endpoints in the catalogue to use.",
         ),
     ],
     # Options of oslo.messaging that decide where notifications go, under their own names.

@@ -20,6 +20,7 @@ from oslo_config import cfg
 import neutrino.features
 from neutrino.diagnosis.catalogue import AREAS
 from neutrino.diagnosis.problems import Problem, combine
+from neutrino.model.objects import Object
 from neutrino.server.api.definition import Extension
 from neutrino.server.feed.declarations import Feed, Sources, assemble
 from neutrino.server.feed.kinds import CORE, UNPACKAGED
@@ -37,12 +38,25 @@ NO_FEED = Feed()
 
 
 @dataclass(frozen=True, kw_only=True)
+class Running:
+    """What a feature does in each process of the server, beside requests: after commits, and at the end.
+
+    A change is called with the object before and after it (None: does not exist).
+    """
+
+    port_changed: Callable[[Object | None, Object | None], None] = lambda before, after: None
+    subnet_changed: Callable[[str, Object | None, Object | None], None] = lambda network_id, before, after: None
+    segment_changed: Callable[[str], None] = lambda segment_id: None
+    host_reported: Callable[[Report], object] = lambda report: None  # feed process: an agent has reported its state
+    close: Callable[[], object] = lambda: None
+
+
+@dataclass(frozen=True, kw_only=True)
 class HostReports:
-    """What a feature does in the feed process with the reports of hosts."""
+    """What a feature does in the feed process with what hosts report of objects."""
 
     statuses: Mapping[str, TakeStatus] = field(default_factory=dict)  # by kind
     traffic: TakeTraffic = lambda host, message: None
-    reported: Callable[[Report], object] = lambda report: None  # an agent has reported its state
     settle: Callable[[], object] = lambda: None  # catches up with what the reports have changed
 
 
@@ -58,9 +72,14 @@ class Feature:
     build: Callable[[Services], ResourcePlugin]  # resources with their collections
     policy: Mapping[str, str] = field(default_factory=dict)  # default rules
     deprecated_policy: Mapping[str, str] = field(default_factory=dict)  # Neutron's: check → names of rules
+    earlier_policy_names: Mapping[str, str] = field(default_factory=dict)  # Neutron's, by rule
     tables: Sequence[sa.Table] = ()  # of another package: created if the database does not have them
     quotas: Mapping[str, int] = field(default_factory=dict)  # defaults by name; -1: unlimited
     options: Mapping[str | None, Sequence[cfg.Opt]] = field(default_factory=dict)  # by group; None: [DEFAULT]
+
+    # The core
+    start: Callable[[Services], Running] | None = None  # opens nothing, starts no thread
+    adds_segment_ranges: bool = False  # segmentation ids are also chosen from rows of `network_segment_ranges`
 
     # Objects of the core that it depends on
     ports: Sequence[PortUse] = ()
@@ -110,7 +129,8 @@ def additional_tables() -> list[sa.Table]:
 def policy_defaults() -> Defaults:
     """The default policy rules of all features."""
     rules = {name: check for feature in installed() for name, check in feature.policy.items()}
-    return Defaults(rules, {k: v for one in installed() for k, v in by_rule(one.deprecated_policy).items()})
+    deprecated = {k: v for one in installed() for k, v in by_rule(one.deprecated_policy).items()}
+    return Defaults(rules, deprecated, {k: v for one in installed() for k, v in one.earlier_policy_names.items()})
 
 
 def _in_order(features: Iterable[Feature]) -> tuple[Feature, ...]:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oslo_config import cfg
 from stevedore import driver, exception
 
+from neutrino.configuration.options import Configuration
 from neutrino.model.objects import Object
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.pipeline import Notify
@@ -30,7 +30,7 @@ def ignore(event_type: str, payload: Object, context: Context) -> None:
 
 @dataclass(frozen=True)
 class Services:
-    conf: cfg.ConfigOpts
+    conf: Configuration
     db: Database
     quotas: Quotas
     registry: Registry
@@ -39,6 +39,7 @@ class Services:
     port_changed: Callable[[Object | None, Object | None], None]
     # The same for a floating IP, with the ports, by their ids, that it was and is associated with.
     floating_ip_changed: Callable[[Object | None, Object | None, Mapping[str, Object]], None]
+    has_added_ranges: bool = False  # segmentation ids are also chosen from rows of `network_segment_ranges`
     core: Any = None  # the core plugin, for service plugins, which are built after it
     notify: Notify = ignore  # sends a notification of a request
     # Sends a notification of another publisher, such as an agent; in the feed process.
@@ -53,6 +54,7 @@ class ResourcePlugin:
 
     extensions: Sequence[Extension] = ()  # beyond those that the feature declares
     collections: Sequence[tuple[Any, ...]] = ()  # each a resource, and the objects that serve it
+    begin: Callable[[], object] = lambda: None  # called by each process of a server when it starts
 
 
 def load(group: str, name: str) -> Any:

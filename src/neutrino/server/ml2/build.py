@@ -50,8 +50,8 @@ def build(services: Services) -> Core:
     mechanisms = Mechanisms(_drivers(conf, "mechanism_drivers"))
     extensions = Extensions(list(_drivers(conf, "extension_drivers").values()))
     types = _drivers(conf, "type_drivers")
-    has_ranges = "network_segment_range" in conf.service_plugins
-    segments = Segments(db, types, conf.ml2.project_network_types, conf.ml2.external_network_type, has_ranges)
+    choice = conf.ml2.project_network_types, conf.ml2.external_network_type
+    segments = Segments(db, types, *choice, services.has_added_ranges)
     operations = Operations(db, mechanisms, segments, conf.host)
     binder = Binder(list(mechanisms.drivers.values()), services.registry, segments)
     supported = {name: driver.qos for name, driver in mechanisms.drivers.items() if hasattr(driver, "qos")}

@@ -67,7 +67,7 @@ class Segments:
     drivers: Mapping[str, TypeDriver]  # by network type
     tenant_types: Sequence[str]  # of networks whose request names no type, in the order of preference
     external_type: str | None = None  # the same for external networks
-    has_added_ranges: bool = False  # operators may add ranges: the plugin network_segment_range
+    has_added_ranges: bool = False  # operators may add ranges: `Feature.adds_segment_ranges`
 
     def __post_init__(self) -> None:
         for name in self.tenant_types:

@@ -91,7 +91,11 @@ class Authorizer:
         """`extra`: default rules of features and drivers."""
         opts.set_defaults(conf, enforce_new_defaults=True)  # registers the options too
         self._conf = conf
-        self._defaults = Defaults({**rules.DEFAULTS, **extra.rules}, {**deprecated.CHECKS, **extra.deprecated})
+        self._defaults = Defaults(
+            {**rules.DEFAULTS, **extra.rules},
+            {**deprecated.CHECKS, **extra.deprecated},
+            {**deprecated.NAMES, **extra.earlier_names},
+        )
         self._roots: frozenset[str] = frozenset()
         self._loaded = self._load(files.find(conf))
         self._looked = time.monotonic()

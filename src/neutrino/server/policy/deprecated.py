@@ -79,13 +79,15 @@ def by_rule(checks: Mapping[str, str]) -> dict[str, str]:
 
 CHECKS: Final = by_rule(_RULES)
 
-_TAGGED = (
-    *("floatingip", "network", "network_segment_range", "port", "router", "security_group", "subnet", "subnetpool"),
-    "trunk",
-)
-_VERBS = ("create", "get", "update", "delete")
-# Earlier names of rules, by their names now. An override by the earlier name applies if there is none by the other.
+
+def tag_rules(name: str, collection: str) -> dict[str, str]:
+    """Neutron's earlier names of the rules of an object's tags."""
+    verbs = ("create", "get", "update", "delete")
+    return {f"{verb}_{name}:tags": f"{verb}_{collection}_tags" for verb in verbs}
+
+
+_TAGGED = ("floatingip", "network", "port", "router", "security_group", "subnet", "subnetpool", "trunk")
 NAMES: Final = {
-    **{f"{verb}_{name}:tags": f"{verb}_{name}s_tags" for name in _TAGGED for verb in _VERBS},
-    **{f"{verb}_policy:tags": f"{verb}_policies_tags" for verb in _VERBS},
+    **{rule: earlier for name in _TAGGED for rule, earlier in tag_rules(name, f"{name}s").items()},
+    **tag_rules("policy", "policies"),
 }

@@ -7,7 +7,6 @@ from typing import Any
 from oslo_config import cfg
 from oslo_policy import policy
 
-from neutrino.server.policy import deprecated
 from neutrino.server.policy.checks import NEVER
 from neutrino.server.policy.files import (
     DEFAULT_FILE,
@@ -50,6 +49,8 @@ class Defaults:
 
     rules: Mapping[str, str] = field(default_factory=dict)
     deprecated: Mapping[str, str] = field(default_factory=dict)  # Neutron's deprecated checks, by rule
+    # Earlier names by rule. An override by the earlier name applies if there is none by the other.
+    earlier_names: Mapping[str, str] = field(default_factory=dict)
 
 
 def build(conf: cfg.ConfigOpts, all_defaults: Defaults, files: Files, removed: Iterable[str] = ()) -> RuleSet:
@@ -69,7 +70,7 @@ def build(conf: cfg.ConfigOpts, all_defaults: Defaults, files: Files, removed: I
     while more := {rule for rule in checks.keys() - broken if _resolved(checks, checks[rule], default) & broken}:
         broken |= more
     checks.update(dict.fromkeys(broken, NEVER))
-    faults += _without_effect(conf, defaults, overrides, checks, files)
+    faults += _without_effect(conf, all_defaults, overrides, checks, files)
     # An override may be meant for such tokens, and says so by domain_id or system_scope.
     owned = {name for name in defaults if name not in OF_ANY_TOKEN and not name.startswith(SHARED)}
     for_projects = frozenset(owned - overrides.keys())
@@ -95,7 +96,7 @@ def _parsed(
             broken.add(name)
             checks[name] = NEVER
     for name in defaults.rules.keys() - overrides.keys():
-        earlier = deprecated.NAMES.get(name, "")
+        earlier = defaults.earlier_names.get(name, "")
         if earlier in overrides and overrides[earlier].value != f"rule:{name}":
             checks[name] = checks[earlier]
             if earlier in broken:
@@ -130,7 +131,7 @@ def _on_cycles(checks: Mapping[str, Any], default: str) -> set[str]:
 
 def _without_effect(
     conf: cfg.ConfigOpts,
-    defaults: Mapping[str, str],
+    defaults: Defaults,
     overrides: Mapping[str, Override],
     checks: Mapping[str, Any],
     files: Files,
@@ -138,7 +139,7 @@ def _without_effect(
     """Parts of the files that do nothing, or not what they say."""
     out = []
     referred = {other for name in checks for other in _references(checks[name])}
-    known = defaults.keys() | set(deprecated.NAMES.values()) | referred
+    known = defaults.rules.keys() | set(defaults.earlier_names.values()) | referred
     default = conf.oslo_policy.policy_default_rule
     for name, override in overrides.items():
         if name not in known and name != default:

@@ -106,12 +106,6 @@ SUBNET = {
     "update_subnet:service_types": SUBNET_OWNER,
 }
 
-SEGMENTS = {
-    **crud("segment", ADMIN, ADMIN),
-    **crud("network_segment_range", ADMIN, ADMIN),
-    **tags("network_segment_range", ADMIN, ADMIN),
-}
-
 # A port that a machine uses is deleted by the service of the machine, not by the port's owner.
 _NOT_IN_A_MACHINE = "not rule:compute_device and not rule:baremetal_device and not rule:manila_device"
 _PORT_OR_NETWORK_MEMBER = f"({NETWORK_MEMBER}) or ({MEMBER})"
@@ -327,7 +321,6 @@ DEFAULTS = (
     BASE
     | NETWORK
     | SUBNET
-    | SEGMENTS
     | PORT
     | ADDRESSES
     | SECURITY_GROUP

@@ -23,18 +23,18 @@ from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.driver_api import Segment
 from neutrino.server.ml2.ports.host_subnets import SWITCHES, reached_segments
 
-_s, _p, _al, _a, _seg = t.subnets.c, t.ports.c, t.ip_allocations.c, t.agents.c, t.network_segments.c
-_SUBNETS = sa.select(_s.id, _s.gateway_ip, _s.enable_dhcp, _s.allocation_pools).where(
-    _s.segment_id == sa.bindparam("segment"), _s.ip_version == 4
+_subnets, _ports, _allocations, _segments = t.subnets.c, t.ports.c, t.ip_allocations.c, t.network_segments.c
+_SUBNETS = sa.select(_subnets.id, _subnets.gateway_ip, _subnets.enable_dhcp, _subnets.allocation_pools).where(
+    _subnets.segment_id == sa.bindparam("segment"), _subnets.ip_version == 4
 )
 # Nova accounts for the ports of its servers; the DHCP server's address is reserved with its subnet.
 _RESERVED = sa.select(sa.func.count()).where(
-    _al.subnet_id.in_(sa.bindparam("subnets", expanding=True)),
-    _al.port_id == _p.id,
-    _p.device_owner.not_like(f"{COMPUTE_OWNER}%"),
-    _p.device_owner != DHCP_OWNER,
+    _allocations.subnet_id.in_(sa.bindparam("subnets", expanding=True)),
+    _allocations.port_id == _ports.id,
+    _ports.device_owner.not_like(f"{COMPUTE_OWNER}%"),
+    _ports.device_owner != DHCP_OWNER,
 )
-_HOSTS = sa.select(_a.host, _a.configurations).where(_a.agent_type.in_(SWITCHES))
+_HOSTS = sa.select(t.agents.c.host, t.agents.c.configurations).where(t.agents.c.agent_type.in_(SWITCHES))
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Inventory:
 
 def read_inventory(connection: Connection, segment_id: str) -> Inventory | None:
     """None if the segment does not exist, or has no IPv4 addresses to give."""
-    row = connection.execute(sa.select(_seg.network_type, _seg.physical_network).where(_seg.id == segment_id)).first()
+    segment = sa.select(_segments.network_type, _segments.physical_network).where(_segments.id == segment_id)
+    row = connection.execute(segment).first()
     subnets = connection.execute(_SUBNETS, {"segment": segment_id}).all() if row is not None else []
     pools = {subnet.id: msgspec.json.decode(subnet.allocation_pools) for subnet in subnets}
     served = [subnet for subnet in subnets if pools[subnet.id]]
@@ -73,14 +74,17 @@ def _hosts_on(connection: Connection, segment: Segment) -> frozenset[str]:
 
 
 def segments_of_subnets(connection: Connection, subnet_ids: Sequence[str]) -> set[str]:
-    found = connection.execute(sa.select(_s.segment_id).where(_s.id.in_(list(subnet_ids)), _s.segment_id.is_not(None)))
-    return {segment_id for segment_id in found.scalars() if segment_id is not None}
+    return _segments_of(connection, _subnets.id.in_(list(subnet_ids)))
 
 
 def segments_with_addresses(connection: Connection) -> set[str]:
     """Those with IPv4 subnets."""
-    found = connection.execute(sa.select(_s.segment_id).where(_s.segment_id.is_not(None), _s.ip_version == 4))
-    return {segment_id for segment_id in found.scalars() if segment_id is not None}
+    return _segments_of(connection, _subnets.ip_version == 4)
+
+
+def _segments_of(connection: Connection, condition: sa.ColumnElement[bool]) -> set[str]:
+    segments = sa.select(_subnets.segment_id).where(condition, _subnets.segment_id.is_not(None))
+    return {segment_id for segment_id in connection.execute(segments).scalars() if segment_id is not None}
 
 
 def concerned_subnets(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> frozenset[str]:

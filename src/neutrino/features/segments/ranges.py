@@ -12,10 +12,19 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.segments.errors import (
+    NetworkSegmentRangeDefaultReadOnly,
+    NetworkSegmentRangeNetTypeNotSupported,
+    NetworkSegmentRangeNotFound,
+    NetworkSegmentRangeOverlaps,
+    NetworkSegmentRangeReferencedByProject,
+    NetworkTunnelRangeError,
+    NetworkVlanRangeError,
+)
+from neutrino.features.segments.resources import RANGED_TYPES
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
-from neutrino.server.api.resources.segment import RANGED_TYPES
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh, update_row
@@ -29,8 +38,7 @@ from neutrino.server.view_collection import ViewCollection, one_by_one
 # Free ids that a range shows. A range of tunnel ids may have sixteen million.
 MAX_AVAILABLE = 100_000
 _DEFAULT_IDS = uuid.UUID("f1d8c3a2-6c1e-4a55-9a3b-0b8f9b6f4c77")  # the namespace of the configuration's ranges
-_w = t.segment_range_writes.c
-_r, _seg, _n = t.network_segment_ranges.c, t.network_segments.c, t.networks.c
+_ranges, _segments, _writes = t.network_segment_ranges.c, t.network_segments.c, t.segment_range_writes.c
 
 
 def _used(connection: Connection, rows: Sequence[Object]) -> list[dict[int, str]]:
@@ -40,15 +48,15 @@ def _used(connection: Connection, rows: Sequence[Object]) -> list[dict[int, str]
 
 def _segments_in(connection: Connection, one: Mapping[str, Any]) -> list[tuple[int, str]]:
     statement = (
-        sa.select(_seg.segmentation_id, _n.project_id)
+        sa.select(_segments.segmentation_id, t.networks.c.project_id)
         .where(
-            _seg.network_id == _n.id,
-            _seg.network_type == one["network_type"],
-            _seg.physical_network == one["physical_network"],
-            _seg.segmentation_id >= one["minimum"],
-            _seg.segmentation_id <= one["maximum"],
+            _segments.network_id == t.networks.c.id,
+            _segments.network_type == one["network_type"],
+            _segments.physical_network == one["physical_network"],
+            _segments.segmentation_id >= one["minimum"],
+            _segments.segmentation_id <= one["maximum"],
         )
-        .order_by(_seg.segmentation_id)
+        .order_by(_segments.segmentation_id)
     )
     return [(number, project) for number, project in connection.execute(statement) if number is not None]
 
@@ -61,7 +69,7 @@ def _available(connection: Connection, rows: Sequence[Object]) -> Iterator[list[
 
 
 _WHERE = ("network_type", "physical_network", "minimum", "maximum")
-_ROWS = View(t.network_segment_ranges, hidden=("tenant_id",), not_found=errors.NetworkSegmentRangeNotFound)
+_ROWS = View(t.network_segment_ranges, hidden=("tenant_id",), not_found=NetworkSegmentRangeNotFound)
 VIEW = _ROWS.composed({"available": Added(_WHERE, _available), "used": Added(_WHERE, _used)})
 
 
@@ -77,35 +85,35 @@ class SegmentRanges(ViewCollection):
     def create(self, context: Context, values: Object) -> Object:
         limits = self._limits(values.get("network_type"))
         project = None if values["shared"] else values["project_id"]
-        made = fresh({"project_id": project, "default": False, **_placed(values)}, revision=0)
-        made |= {"project_id": project}
-        del made["tenant_id"]
-        _check_limits(made, limits)
+        created = fresh({"project_id": project, "default": False, **_placed(values)}, revision=0)
+        created |= {"project_id": project}
+        del created["tenant_id"]
+        _check_limits(created, limits)
         with self.db.read() as connection:
-            revision = _revision(connection, made)
-            _check_overlap(connection, made)
-            made |= _computed(connection, made)
+            writes = _count_writes(connection, created)
+            _check_overlap(connection, created)
+            created |= _computed(connection, created)
         with self.db.transaction() as tx:
-            _claim(tx, made, revision)
-            tx.insert(t.network_segment_ranges, [as_row(t.network_segment_ranges, made)])
-        return made
+            _claim(tx, created, writes)
+            tx.insert(t.network_segment_ranges, [as_row(t.network_segment_ranges, created)])
+        return created
 
     @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             before = _ROWS.get(connection, key, revision=revision)
             if before["default"]:
-                raise errors.NetworkSegmentRangeDefaultReadOnly(id=key)
+                raise NetworkSegmentRangeDefaultReadOnly(id=key)
             after = {**before, **values}
             used = [number for number, _ in _segments_in(connection, before)]
             if used and (after["minimum"] > used[0] or after["maximum"] < used[-1]):
-                raise errors.NetworkSegmentRangeReferencedByProject(id=key)
+                raise NetworkSegmentRangeReferencedByProject(id=key)
             _check_limits(after, self._limits(after["network_type"]))
-            found = _revision(connection, after)
+            writes = _count_writes(connection, after)
             _check_overlap(connection, after)
             after |= _computed(connection, after)
         with self.db.transaction() as tx:
-            _claim(tx, after, found)
+            _claim(tx, after, writes)
             after |= update_row(tx, t.network_segment_ranges, before, values)
         # As in Neutron, the answer to an update has no project where there is none.
         return {k: v for k, v in after.items() if k != "tenant_id" and not (k == "project_id" and v is None)}
@@ -115,15 +123,15 @@ class SegmentRanges(ViewCollection):
         with self.db.read() as connection:
             before = _ROWS.get(connection, key, revision=revision)
             if before["default"]:
-                raise errors.NetworkSegmentRangeDefaultReadOnly(id=key)
+                raise NetworkSegmentRangeDefaultReadOnly(id=key)
             if _segments_in(connection, before):
-                raise errors.NetworkSegmentRangeReferencedByProject(id=key)
+                raise NetworkSegmentRangeReferencedByProject(id=key)
         with self.db.transaction() as tx:
             sharing.delete_object(tx, t.network_segment_ranges, before)
 
     def _limits(self, network_type: str | None) -> Range:
         if network_type not in self._drivers or network_type not in RANGED_TYPES:
-            raise errors.NetworkSegmentRangeNetTypeNotSupported(network_type=network_type)
+            raise NetworkSegmentRangeNetTypeNotSupported(network_type=network_type)
         return self._drivers[network_type].limits
 
     # --- the ranges of the configuration --------------------------------------------------------------------------
@@ -137,13 +145,13 @@ class SegmentRanges(ViewCollection):
         """
         wanted = {row["id"]: row for row in self._configured()}
         with self.db.read() as connection:
-            stored = {row["id"]: row for row in _ROWS.load_where(connection, _r.default)}
+            stored = {row["id"]: row for row in _ROWS.load_where(connection, _ranges.default)}
         if stored.keys() == wanted.keys():
             return
         with self.db.transaction() as tx:
             for key in stored.keys() - wanted.keys():
                 tx.write(sa.delete(t.tags).where(t.tags.c.object_id == key))
-                tx.write(sa.delete(t.network_segment_ranges).where(_r.id == key))
+                tx.write(sa.delete(t.network_segment_ranges).where(_ranges.id == key))
             missing = [row for key, row in wanted.items() if key not in stored]
             tx.insert(t.network_segment_ranges, [as_row(t.network_segment_ranges, row) for row in missing])
 
@@ -184,8 +192,8 @@ def _check_limits(one: Mapping[str, Any], limits: Range) -> None:
     first, last = one["minimum"], one["maximum"]
     if not limits[0] <= first <= last <= limits[1]:
         if one["network_type"] == "vlan":
-            raise errors.NetworkVlanRangeError(first=first, last=last)
-        raise errors.NetworkTunnelRangeError(first=first, last=last, network_type=one["network_type"])
+            raise NetworkVlanRangeError(first=first, last=last)
+        raise NetworkTunnelRangeError(first=first, last=last, network_type=one["network_type"])
 
 
 def _ids(one: Mapping[str, Any]) -> str:
@@ -193,30 +201,30 @@ def _ids(one: Mapping[str, Any]) -> str:
     return f"{one['network_type']}/{one['physical_network'] or ''}"
 
 
-def _revision(connection: Connection, one: Mapping[str, Any]) -> int | None:
+def _count_writes(connection: Connection, one: Mapping[str, Any]) -> int | None:
     """How often ranges of the same ids were written; None: never. Read before the check for overlaps."""
-    return connection.execute(sa.select(_w.revision).where(_w.name == _ids(one))).scalar()
+    return connection.execute(sa.select(_writes.revision).where(_writes.name == _ids(one))).scalar()
 
 
-def _claim(tx: Transaction, one: Mapping[str, Any], found: int | None) -> None:
+def _claim(tx: Transaction, one: Mapping[str, Any], writes: int | None) -> None:
     """Of two requests that write ranges of the same ids at once, one fails here and checks for overlaps again."""
-    if found is None:
+    if writes is None:
         tx.insert(t.segment_range_writes, [{"name": _ids(one), "revision": 0}])
     else:
-        same = _w.name == _ids(one), _w.revision == found
-        tx.change(sa.update(t.segment_range_writes).where(*same).values(revision=found + 1))
+        same = _writes.name == _ids(one), _writes.revision == writes
+        tx.change(sa.update(t.segment_range_writes).where(*same).values(revision=writes + 1))
 
 
 def _check_overlap(connection: Connection, one: Mapping[str, Any]) -> None:
     """Refuse a range that has ids of another added one; it may have ids of the configuration's ranges."""
     where = (
-        sa.not_(_r.default),
-        _r.network_type == one["network_type"],
-        _r.physical_network == one["physical_network"],
-        _r.id != one["id"],
-        _r.minimum <= one["maximum"],
-        _r.maximum >= one["minimum"],
+        sa.not_(_ranges.default),
+        _ranges.network_type == one["network_type"],
+        _ranges.physical_network == one["physical_network"],
+        _ranges.id != one["id"],
+        _ranges.minimum <= one["maximum"],
+        _ranges.maximum >= one["minimum"],
     )
-    ids = connection.execute(sa.select(_r.id).where(*where).order_by(_r.id)).scalars().all()
+    ids = connection.execute(sa.select(_ranges.id).where(*where).order_by(_ranges.id)).scalars().all()
     if ids:
-        raise errors.NetworkSegmentRangeOverlaps(ids=", ".join(ids))
+        raise NetworkSegmentRangeOverlaps(ids=", ".join(ids))

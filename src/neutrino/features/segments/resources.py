@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from neutrino.features.segments.errors import NetworkSegmentRangeNotFound
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
@@ -30,7 +31,7 @@ _NUMBER = t.Integer(1, t.DB_INTEGER_MAX)
 NETWORK_SEGMENT_RANGE = Resource(
     name="network_segment_range",
     tagged=True,
-    not_found=errors.NetworkSegmentRangeNotFound,
+    not_found=NetworkSegmentRangeNotFound,
     attributes=(
         ID,
         NAME,

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from neutrino.configuration.options import Configuration
+from neutrino.features.segments import inventory as inventories
+from neutrino.features.segments.inventory import Inventory
 from neutrino.model.objects import Values
 from neutrino.server.db.session import Database
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
 from neutrino.server.events.keystone import is_configured, session_from_conf
+from neutrino.server.features import Running
 from neutrino.server.hosts.registry import Report
 from neutrino.server.ml2.ports.host_subnets import SWITCHES
-from neutrino.server.segments import inventory as inventories
-from neutrino.server.segments.inventory import Inventory
+from neutrino.server.services import Services
 
 LOG = logging.getLogger(__name__)
 RESOURCE_CLASS = "IPV4_ADDRESS"
@@ -162,11 +164,24 @@ class SegmentReporter:
 
 
 def reporter_from_conf(conf: Configuration, db: Database) -> SegmentReporter | None:
-    """None without credentials in `[placement]` and `[nova]`, or without the plugin."""
-    if "segments" not in conf.service_plugins or not all(is_configured(conf, group) for group in ("placement", "nova")):
+    """None without credentials in `[placement]` and `[nova]`."""
+    if not all(is_configured(conf, group) for group in ("placement", "nova")):
         return None
     placement = _caller(conf, "placement", "placement", PLACEMENT_VERSION)
     return SegmentReporter(db, SegmentReports(placement, _caller(conf, "nova", "compute", NOVA_VERSION)))
+
+
+def start_reports(services: Services) -> Running:
+    reporter = reporter_from_conf(services.conf, services.db)  # its thread starts with the first change, not here
+    if reporter is None:
+        return Running()
+    return Running(
+        port_changed=reporter.port_changed,
+        subnet_changed=reporter.subnet_changed,
+        segment_changed=reporter.segment_changed,
+        host_reported=reporter.host_reported,
+        close=reporter.queue.close,
+    )
 
 
 def _caller(conf: Configuration, group: str, service_type: str, version: str) -> Call:

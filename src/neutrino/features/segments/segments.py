@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.segments.errors import SegmentInUse
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
@@ -24,17 +25,17 @@ from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.segments import DYNAMIC, Segments, read_segments
 from neutrino.server.query import Query
 
-_c, _s, _p, _b = t.network_segments.c, t.subnets.c, t.ports.c, t.port_bindings.c
+_segments, _ports, _bindings = t.network_segments.c, t.ports.c, t.port_bindings.c
 NAMES = (
     *("id", "network_id", "name", "description", "physical_network", "network_type", "segmentation_id"),
     *("created_at", "updated_at", "revision_number"),
 )
-_NOT_DYNAMIC = _c.position < DYNAMIC
+_NOT_DYNAMIC = _segments.position < DYNAMIC
 # Projects see none: the policy shows segments to administrators alone, unless an operator changes it.
-_OWN_NETWORK = _c.network_id.in_(
+_OWN_NETWORK = _segments.network_id.in_(
     sa.select(t.networks.c.id).where(t.networks.c.project_id == sa.bindparam("viewer_project", type_=sa.String))
 )
-VIEW = View(t.network_segments, columns=NAMES, scope=_OWN_NETWORK, not_found=errors.SegmentNotFound)
+SEGMENTS = View(t.network_segments, columns=NAMES, scope=_OWN_NETWORK, not_found=errors.SegmentNotFound)
 
 
 @dataclass(eq=False)
@@ -48,12 +49,12 @@ class SegmentCollection:
 
     def index(self, context: Context, query: Query) -> list[Object]:
         with self.db.read() as connection:
-            return VIEW.many(connection, query, context.project_id, _NOT_DYNAMIC)
+            return SEGMENTS.many(connection, query, context.project_id, _NOT_DYNAMIC)
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        asked = Query(fields=None if fields is None else tuple(fields), everyone=everyone)
+        query = Query(fields=None if fields is None else tuple(fields), everyone=everyone)
         with self.db.read() as connection:
-            rows = VIEW.many(connection, asked, context.project_id, _NOT_DYNAMIC, _c.id == key)
+            rows = SEGMENTS.many(connection, query, context.project_id, _NOT_DYNAMIC, _segments.id == key)
         return rows[0] if rows else None
 
     # --- writing --------------------------------------------------------------------------------------------------
@@ -69,9 +70,9 @@ class SegmentCollection:
             wanted = Segment(values["network_type"], physical_network, number)
             chosen = self.segments.reserve(self.segments.in_use(connection), wanted, network["project_id"])
         position = 0 if last is None else last + 1
-        made = fresh({"project_id": "", "name": values.get("name"), "description": values["description"]})
-        made = {name: made[name] for name in NAMES if name in made} | {"network_id": network_id} | asdict(chosen)
-        stored = {name: made[name] for name in ("name", "description", "created_at", "updated_at")}
+        row = fresh({"project_id": "", "name": values.get("name"), "description": values["description"]})
+        created = {name: row[name] for name in NAMES if name in row} | {"network_id": network_id} | asdict(chosen)
+        stored = {name: created[name] for name in ("name", "description", "created_at", "updated_at")}
         change = DriverContext("update", "network", network, network, segments=[*existing, chosen])
         with self.operations.write([change]) as tx:
             self.segments.lock(tx, network_id)
@@ -79,12 +80,12 @@ class SegmentCollection:
             self.segments.refresh(tx, network_id)
             tx.record("network", network_id, network["project_id"])
             tx.after_commit(self.networks.segments_changed, [chosen.id])
-        return made
+        return created
 
     @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
-            before = VIEW.get(connection, key, revision=revision)
+            before = SEGMENTS.get(connection, key, revision=revision)
             network_id = before["network_id"]
             _check_no_subnets(connection, key)
             own_ports = _check_no_ports(connection, network_id, key)
@@ -94,7 +95,7 @@ class SegmentCollection:
             self.segments.lock(tx, network_id)
             delete_ports(tx, own_ports)
             # A subnet that got the segment since makes this fail on its foreign key, and it is decided again.
-            as_read = _c.id == key, _c.revision_number == before["revision_number"]
+            as_read = _segments.id == key, _segments.revision_number == before["revision_number"]
             tx.change(sa.delete(t.network_segments).where(*as_read))
             self.segments.refresh(tx, network_id)
             tx.record("network", network_id, network["project_id"])
@@ -102,21 +103,24 @@ class SegmentCollection:
 
 
 def _last_position(network_id: str) -> sa.Select[int]:
-    return sa.select(sa.func.max(_c.position)).where(_c.network_id == network_id, _NOT_DYNAMIC)
+    return sa.select(sa.func.max(_segments.position)).where(_segments.network_id == network_id, _NOT_DYNAMIC)
 
 
 def _check_no_subnets(connection: Connection, segment_id: str) -> None:
-    subnets = connection.execute(sa.select(_s.id).where(_s.segment_id == segment_id).order_by(_s.id)).scalars().all()
+    on_it = sa.select(t.subnets.c.id).where(t.subnets.c.segment_id == segment_id).order_by(t.subnets.c.id)
+    subnets = connection.execute(on_it).scalars().all()
     if subnets:
-        raise errors.SegmentInUse(id=segment_id, reason=f"subnets {', '.join(subnets[:10])} are on it")
+        raise SegmentInUse(id=segment_id, reason=f"subnets {', '.join(subnets[:10])} are on it")
 
 
 def _check_no_ports(connection: Connection, network_id: str, segment_id: str) -> list[Any]:
     """The service's own ports that are bound to the segment; refused if other ports are."""
-    bound = sa.exists().where(_b.port_id == _p.id, _b.levels.contains(segment_id))
-    columns = (_p.id, _p.project_id, _p.revision_number, _p.device_owner)
-    rows = connection.execute(sa.select(*columns).where(_p.network_id == network_id, bound).order_by(_p.id)).all()
+    bound = sa.exists().where(_bindings.port_id == _ports.id, _bindings.levels.contains(segment_id))
+    columns = (_ports.id, _ports.project_id, _ports.revision_number, _ports.device_owner)
+    rows = connection.execute(
+        sa.select(*columns).where(_ports.network_id == network_id, bound).order_by(_ports.id)
+    ).all()
     others = [row.id for row in rows if row.device_owner not in AUTO_DELETED]
     if others:
-        raise errors.SegmentInUse(id=segment_id, reason=f"ports {', '.join(others[:10])} are bound to it")
+        raise SegmentInUse(id=segment_id, reason=f"ports {', '.join(others[:10])} are bound to it")
     return list(rows)
