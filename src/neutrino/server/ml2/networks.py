@@ -30,7 +30,7 @@ from neutrino.server.ml2.segments import (
     read_segments,
     shown,
 )
-from neutrino.server.ml2.views import NETWORK_RENAMED, NETWORKS, api_network, one_form_of_segments
+from neutrino.server.ml2.views import NETWORK_RENAMED, NETWORKS, api_network, one_form_of_segments, reading_subnets
 from neutrino.server.ml2.vlan_tags import VlanTags
 from neutrino.server.qos.use import DEFAULT_POLICY, PolicyUse, check_policy
 from neutrino.server.quota.quotas import Quotas
@@ -93,11 +93,15 @@ class Networks:
         network = self.view.found(key, network)
         return {f"network:{name}": network[name] for name in names}
 
-    def load_external(self, connection: Connection, context: Context, key: str, resource: str) -> Object:
-        """An external network that the caller sees; `resource` asks for it."""
-        network = self.view.get(connection, key, context.project_id, everyone=context.is_admin)
+    def load_external(
+        self, connection: Connection, context: Context, key: str, resource: str
+    ) -> tuple[Object, list[Object]]:
+        """An external network that the caller sees, and its subnets; `resource` asks for it."""
+        reading = self.view.reading(key, context.project_id, everyone=context.is_admin)
+        loaded, subnets = read_together(connection, reading, reading_subnets([key]))
+        network = self.view.found(key, loaded)
         self.check_external(network, resource)
-        return network
+        return network, subnets
 
     def check_external(self, network: Object, resource: str) -> None:
         """Refuse a network that is not an external one; `resource` asks for it."""

@@ -27,7 +27,7 @@ from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.values import service_port
-from neutrino.server.ml2.views import PORTS, SUBNETS, subnets_of
+from neutrino.server.ml2.views import PORTS, SUBNETS
 from neutrino.server.qos.use import check_policy
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
@@ -173,8 +173,7 @@ class FloatingIps:
     def _external_port(self, connection: Connection, context: Context, values: Object, key: str) -> PendingWrite:
         """The port on the external network that holds the address."""
         network_id = values["floating_network_id"]
-        network = self.networks.load_external(connection, context, network_id, "floatingip")
-        subnets = subnets_of(connection, [network_id])[network_id]
+        network, subnets = self.networks.load_external(connection, context, network_id, "floatingip")
         if not any(subnet["ip_version"] == 4 for subnet in subnets):
             raise refuse(f"network {network_id} has no IPv4 subnet")
         requested = {"subnet_id": values["subnet_id"], "ip_address": values["floating_ip_address"]}
