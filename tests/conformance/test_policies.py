@@ -32,6 +32,8 @@ NOT_HERE = {
     **{f"{verb}_segments_tags": "segments have no tags" for verb in ("create", "get", "update", "delete")},
 }
 
+ALL = {*DEFAULTS, *features.policy_defaults().rules}  # of the core and all features
+
 # Rules that Neutron does not have.
 _FIREWALLS = ("firewall_group", "firewall_policy", "firewall_rule")
 OURS = {
@@ -88,11 +90,10 @@ def test_the_recording_is_of_this_grid() -> None:
 
 
 def test_names_of_rules() -> None:
-    ours = {*DEFAULTS, *features.policy_defaults().rules}
-    of_any_token = OF_ANY_TOKEN | {name for name in ours if name.startswith(SHARED)}
-    assert sorted(set(RULES) - ours) == sorted(NOT_HERE)
-    assert sorted(ours - set(RULES)) == sorted(OURS)
-    assert {name for name in RULES if name in ours and RULES[name]["scope"] != ["project"]} <= of_any_token
+    of_any_token = OF_ANY_TOKEN | {name for name in ALL if name.startswith(SHARED)}
+    assert sorted(set(RULES) - ALL) == sorted(NOT_HERE)
+    assert sorted(ALL - set(RULES)) == sorted(OURS)
+    assert {name for name in RULES if name in ALL and RULES[name]["scope"] != ["project"]} <= of_any_token
     assert {name for name in of_any_token if RULES[name]["scope"]} == set()
 
 
@@ -101,7 +102,7 @@ def test_decisions(enforce_new_defaults: bool) -> None:
     subject = authorizer(enforce_new_defaults)
     callers = {name: context(subject, i, caller) for i, (name, caller) in enumerate(CALLERS.items())}
     wrong: dict[str, list[str]] = {}
-    for rule in sorted(set(RULES) & set(DEFAULTS)):
+    for rule in sorted(set(RULES) & ALL):
         table = RECORDED["decisions"][RULES[rule]["enforce_new_defaults"][0 if enforce_new_defaults else 1]]
         for bits, (object_name, target) in zip(table.split(), OBJECTS.items(), strict=True):
             for i, (name, caller) in enumerate(callers.items()):
