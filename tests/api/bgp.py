@@ -45,5 +45,5 @@ def bgp_agent(server: Server, host: str) -> Report:
     made = server.registry.report(
         AgentState(BGP, "neutron-bgp-dragent", host, "bgp_dragent", start_flag=True, configurations={})
     )
-    server.service_plugins["bgp"].scheduler.reported(made)
+    server.service_plugins["bgp"].schedulers[0].reported(made)
     return made

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from neutrino.features.bgp import peers
 from neutrino.model.agents import BGP, AgentState
 from neutrino.model.objects import Object
-from neutrino.server.bgp import peers
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.main import Server
 from tests.api.agents import set_clock, switch
@@ -223,7 +223,7 @@ def test_speakers_are_scheduled_to_agents(another_server: Any) -> None:
     admin.delete(f"{SPEAKERS}/{late['id']}").expect(204)
     set_clock(server, 1000)
     bgp_agent(server, "b2")
-    server.service_plugins["bgp"].scheduler.reschedule_dead()
+    server.service_plugins["bgp"].schedulers[0].reschedule_dead()
     assert agents_of(admin, early) == ["b2"]
     admin.delete(f"/agents/{second.agent_id}").expect(204)
     assert agents_of(admin, early) == []

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from neutrino.features.bgp.feed import speakers_of
 from neutrino.feed.address import Address
 from neutrino.model.bgp import BgpPeer, BgpSpeaker
 from neutrino.model.routing import Router
 from neutrino.server.feed.connections.credentials import Credentials
-from neutrino.server.feed.readers.bgp import speakers_of
+from neutrino.server.feed.declarations import Changed
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.bgp import act, bgp_agent, peer, pool, speaker
@@ -160,7 +161,7 @@ def test_only_speakers_of_the_affected_networks_are_read(server: Server) -> None
 
     def found(routers: list[str], ports: list[str], networks: list[str]) -> list[int]:
         with server.db.read() as connection:
-            keys = speakers_of(connection, routers, ports, networks, [])
+            keys = speakers_of(connection, Changed({"port": ports}, {"router": routers}, networks))
         return [number for number, one in enumerate(speakers) if one["id"] in keys]
 
     assert found([routers[0]["id"]], [], []) == [0]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from neutrino.agent.bgp.render import Settings, as_file, changes, parse, render
-from neutrino.model.bgp import BgpPeer, BgpRoute, BgpSpeaker
-from neutrino.server.bgp.routes import (
+from neutrino.features.bgp.routes import (
     AdvertisedFloatingIp,
     AdvertisedRouter,
     GatewayAddress,
@@ -13,6 +12,7 @@ from neutrino.server.bgp.routes import (
     TenantSubnet,
     advertised_routes,
 )
+from neutrino.model.bgp import BgpPeer, BgpRoute, BgpSpeaker
 
 SETTINGS = Settings("10.0.0.1")
 PEER = BgpPeer(peer_ip="192.0.2.1", remote_as=65000, password="s3cret?")

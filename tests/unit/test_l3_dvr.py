@@ -20,7 +20,6 @@ from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 from neutrino.model.state import FixedIp
 from neutrino.server.feed.readers.routers import render_for_hosts
-from neutrino.server.l3.scheduling.announced import direct_prefixes
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb
@@ -94,19 +93,11 @@ def test_each_host_has_its_own_floating_ips_and_the_snat_host_the_rest() -> None
 
 
 def test_announced_subnets_leave_by_hosts_that_reach_the_outside() -> None:
-    scoped = tuple(
-        msgspec.structs.replace(
-            each, addresses=tuple(msgspec.structs.replace(a, address_scope_id=scope) for a in each.addresses)
-        )
-        for each, scope in ((interface(1), "s"), (interface(2), None), (GATEWAY, "s"))
-    )
-    base = router(distributed=True, interfaces=scoped[:2], gateway=scoped[2])
-    assert direct_prefixes(base) == ("10.0.1.0/24",)
-    assert direct_prefixes(router(distributed=True)) == (), "without scopes nothing is routed without NAT"
+    base = router(distributed=True, direct_prefixes=("10.0.1.0/24",))
     modes = {"h1": "dvr_snat", "h2": "dvr", "h3": "dvr_no_external", "h4": "dvr"}
     gateways = {"h1": AGENT_GATEWAY, "h2": AGENT_GATEWAY, "h3": AGENT_GATEWAY}
     local = frozenset({"h2", "h3", "h4"})
-    given = dict(render_for_hosts(base, local, frozenset({"h1"}), modes, gateways, ("10.0.1.0/24",)))
+    given = dict(render_for_hosts(base, local, frozenset({"h1"}), modes, gateways))
     assert {host: bool(each.direct_prefixes) for host, each in given.items()} == {
         **dict.fromkeys(("h1", "h3", "h4"), False),
         "h2": True,

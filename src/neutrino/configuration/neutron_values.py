@@ -66,7 +66,6 @@ TABLE: dict[tuple[str, str], Names] = {
             "neutron.services.qos.qos_plugin.QoSPlugin": "qos",
             "neutron_fwaas.services.firewall.fwaas_plugin_v2.FirewallPluginV2": "firewall_v2",
             "neutron.services.trunk.plugin.TrunkPlugin": "trunk",
-            "neutron_dynamic_routing.services.bgp.bgp_plugin.BgpPlugin": "bgp",
             **dict.fromkeys(
                 (
                     *("auto_allocate", "neutron.services.auto_allocate.plugin.Plugin"),

@@ -11,7 +11,6 @@ from neutrino.configuration.options import Configuration
 from neutrino.feed.messages import Traffic
 from neutrino.model.objects import Values
 from neutrino.server import config, features
-from neutrino.server.bgp.plugin import build_scheduler
 from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
 from neutrino.server.dns.build import ExternalDns, build_dns
 from neutrino.server.events import nova
@@ -86,14 +85,11 @@ def host_reports(backend: Backend) -> Reports:
 
     of_features = [feature.host_reports(services) for feature in features.enabled(services.conf)]
     statuses |= {kind: take for one in of_features for kind, take in one.statuses.items()}
-    speakers = build_scheduler(services) if "bgp" in plugins else None
 
     def switch_reported(report: Report) -> None:
         dhcp.reported(report)
         for one in backend.running:
             one.host_reported(report)
-        if speakers is not None:
-            speakers.reported(report)
 
     if "router" not in plugins:
         return Reports(registry, switch_reported, provisioning, statuses, answered=answered)

@@ -128,7 +128,7 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             "service_plugins",
             type=list_type("DEFAULT", "service_plugins"),
             default=[
-                *("router", "qos", "firewall_v2", "trunk", "bgp"),
+                *("router", "qos", "firewall_v2", "trunk"),
                 *(feature.name for feature in features.installed() if feature.by_default),
             ],
             help="Features, each with resources of its own.",

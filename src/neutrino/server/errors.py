@@ -371,21 +371,6 @@ class TrunkDisabled(Conflict): template = "Trunk {trunk_id} is currently disable
 class TrunkInErrorState(Conflict):
     template = "Trunk {trunk_id} is in error state: remove the subports that could not be bound first."
 
-# --- BGP speakers ---------------------------------------------------------------------------------------------------
-class BgpSpeakerNotFound(NotFound): template = "BGP speaker {id} could not be found."
-class BgpPeerNotFound(NotFound): template = "BGP peer {id} could not be found."
-class BgpPeerNotAuthenticated(NotFound): template = "BGP peer {bgp_peer_id} not authenticated."
-class BgpSpeakerPeerNotAssociated(NotFound):
-    template = "BGP peer {bgp_peer_id} is not associated with BGP speaker {bgp_speaker_id}."
-class BgpSpeakerNetworkNotAssociated(NotFound):
-    template = "Network {network_id} is not associated with BGP speaker {bgp_speaker_id}."
-class BgpSpeakerNetworkBindingError(Conflict):
-    template = "Network {network_id} is already bound to BgpSpeaker {bgp_speaker_id}."
-class DuplicateBgpPeerIpException(Conflict):
-    template = "BGP speaker {bgp_speaker_id} has a peer at {peer_ip} already, so BGP peer {bgp_peer_id} cannot be added."
-class InvalidBgpPeerMd5Authentication(BadRequest):
-    template = "A password must be supplied when using auth_type md5."
-
 # --- hosts ----------------------------------------------------------------------------------------------------------
 class TooManyTraces(HTTPServiceUnavailable):
     template = "This server process computes {what} already, the most at once: try again in a few seconds."
@@ -394,10 +379,6 @@ class InvalidL3Agent(AgentNotFound):
     template = "Agent {id} cannot serve the router: it is not an L3 agent, is down, or is reserved for other routers."
 class InvalidDHCPAgent(AgentNotFound):
     template = "Agent {id} cannot serve DHCP: it is not a DHCP agent, or its admin state is down."
-class DrAgentInvalid(AgentNotFound): template = "BgpDrAgent {id} is invalid or has been disabled."
-class DrAgentNotHostingBgpSpeaker(NotFound):
-    template = "BGP speaker {bgp_speaker_id} is not hosted by the BgpDrAgent {agent_id}."
-class DrAgentAssociationError(Conflict): template = "BgpDrAgent {agent_id} is already associated to a BGP speaker."
 class NetworkHostedByDHCPAgent(Conflict): template = "DHCP agent {agent_id} already serves network {network_id}."
 class NetworkNotHostedByDhcpAgent(Conflict): template = "DHCP agent {agent_id} does not serve network {network_id}."
 # A postcommit failed; a create has been undone.

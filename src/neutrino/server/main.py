@@ -53,7 +53,7 @@ from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.securitygroups.default_rules import DefaultRules
 from neutrino.server.securitygroups.default_statefulness import DefaultStatefulness
-from neutrino.server.services import Services, ignore, load
+from neutrino.server.services import ResourcePlugin, Services, ignore, load
 from neutrino.server.status.processes import ProcessSweep, ServerProcess
 from neutrino.server.status.routes import Status
 from neutrino.server.trace import plugin as traces
@@ -92,16 +92,15 @@ def assemble(conf: Configuration) -> Server:
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
     db.notifies = conf.feed.announce
     enabled = {feature.name: feature for feature in features.enabled(conf)}
-    service_plugins: dict[str, Any] = {
-        name: enabled[name].build(services) if name in enabled else load("neutrino.service_plugins", name)(services)
+    service_plugins = {
+        name: enabled[name].build(services) if name in enabled else _load_plugin(name, services)
         for name in conf.service_plugins
     }
     core.ports.uses += [use for feature in enabled.values() for use in feature.ports]
     services.security_groups.delete_hooks += [one for feature in enabled.values() for one in feature.security_groups]
     core.networks.subnet_checks += [check for feature in enabled.values() for check in feature.subnets]
-    further = [p for plugin in service_plugins.values() for p in (plugin, *getattr(plugin, "companions", ()))]
     agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
-    plugins = [*_built_in(services, agents), *further]
+    plugins = [*_built_in(services, agents), *service_plugins.values()]
     quota_api = QuotaPlugin(db, quotas)
     served = serve(plugins)
     added = [extension for one in [*plugins, quota_api, *enabled.values()] for extension in one.extensions]
@@ -118,7 +117,7 @@ def assemble(conf: Configuration) -> Server:
         *tags.tag_routes(db, authorizer, notify, tagged),
         *Status(db, registry).routes(authorizer),
         *placement_routes(db, authorizer, notify, dhcp, core.networks.listing, partial(agents.serving, NETWORKS)),
-        *(route for plugin in further if hasattr(plugin, "routes") for route in plugin.routes(authorizer)),
+        *(route for plugin in service_plugins.values() for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
     ]
     public = public_routes(lambda: document(served, routes, aliases))
@@ -139,6 +138,12 @@ def assemble(conf: Configuration) -> Server:
 
     app, dns = wrap(app, conf), backend.dns
     return Server(app, conf, db, core, registry, dhcp, close, stop, service_plugins, process, dns, authorizer)
+
+
+def _load_plugin(name: str, services: Services) -> ResourcePlugin:
+    """A service plugin by entry point: those of other packages have extensions and collections only."""
+    plugin = load("neutrino.service_plugins", name)(services)
+    return plugin if isinstance(plugin, ResourcePlugin) else ResourcePlugin(plugin.extensions, plugin.collections)
 
 
 def _built_in(services: Services, agents: Agents) -> list[Any]:
@@ -179,8 +184,7 @@ def begin(server: Server) -> None:
     schema.ensure(server.db, upgrade=conf.database.auto_upgrade)
     schema.ensure_tables(server.db, features.additional_tables(), upgrade=conf.database.auto_upgrade)
     for plugin in server.service_plugins.values():
-        if hasattr(plugin, "begin"):
-            plugin.begin()
+        plugin.begin()
     replayed = server.core.operations.replay()
     if replayed:
         LOG.warning("replayed %s operations that another process had left unfinished", replayed)
@@ -203,9 +207,9 @@ def _table(resource: Resource) -> sa.Table:
     return next(metadata.tables[name] for name in names if name in metadata.tables)
 
 
-def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, Any]) -> list[AgentScheduler]:
+def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, ResourcePlugin]) -> list[AgentScheduler]:
     """All schedulers: networks on DHCP agents, and those of service plugins."""
-    return [dhcp, *(scheduler for plugin in plugins.values() for scheduler in getattr(plugin, "schedulers", ()))]
+    return [dhcp, *(scheduler for plugin in plugins.values() for scheduler in plugin.schedulers)]
 
 
 def _start_metrics(server: Server) -> None:

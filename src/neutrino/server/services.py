@@ -10,10 +10,13 @@ from neutrino.configuration.options import Configuration
 from neutrino.model.objects import Object
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.pipeline import Notify
+from neutrino.server.api.routes import Route
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
+from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.scheduling.scheduler import AgentScheduler
 from neutrino.server.securitygroups.groups import SecurityGroups
 
 Publish = Callable[[str, Object, str], None]  # takes an event type, a payload and the id of a publisher
@@ -55,6 +58,8 @@ class ResourcePlugin:
     extensions: Sequence[Extension] = ()  # beyond those that the feature declares
     collections: Sequence[tuple[Any, ...]] = ()  # each a resource, and the objects that serve it
     begin: Callable[[], object] = lambda: None  # called by each process of a server when it starts
+    schedulers: Sequence[AgentScheduler] = ()  # of its objects on agents
+    routes: Callable[[Authorizer], Sequence[Route]] = lambda authorizer: ()  # paths beside those of resources
 
 
 def load(group: str, name: str) -> Any:

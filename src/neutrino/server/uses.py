@@ -16,8 +16,12 @@ SubnetCheck = Callable[[Connection, str], None]  # refuses the deletion of a sub
 class RouterUse:
     """Objects of a feature that need a router."""
 
-    check_release: Callable[[Connection, str], None]  # refuses to delete the router, or to remove its gateway
-    check_interface: Callable[[Connection, str, str], None]  # refuses to remove its interface on a subnet
+    # Refuses to delete the router, or to remove its gateway.
+    check_release: Callable[[Connection, str], None] = lambda connection, router_id: None
+    # Refuses to remove its interface on a subnet.
+    check_interface: Callable[[Connection, str, str], None] = lambda connection, router_id, subnet_id: None
+    # Columns network_id and host: hosts that need a port of their own on an external network, for distributed routers.
+    gateway_hosts: sa.Select[tuple[str, str]] | None = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from neutrino.model.routing import Router
 from neutrino.model.state import Network, Port, SecurityGroup
 from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Affects, Feed, Part, Placed, Reference
-from neutrino.server.feed.readers import bgp, firewalls, l2, qos, routers, trunks
+from neutrino.server.feed.readers import firewalls, l2, qos, routers, trunks
 from neutrino.server.feed.records import TUNNEL_TYPES
 from neutrino.server.feed.reports.rules import DONE_OR_NOT, UP_OR_DOWN, ReportedStatus, prefix
 from neutrino.server.feed.stores import ServedKind
@@ -155,13 +155,6 @@ FIREWALL: Final = Feed(
     affects=(Affects(records="firewall_group", named=("firewall_rule", "firewall_policy"), find=firewalls.groups_of),),
     statuses={"firewall_group": ReportedStatus(DONE_OR_NOT, frozenset({L2, L3}))},
 )
-BGP: Final = Feed(
-    kinds=(ServedKind(KINDS["bgp_speaker"], stores.HostObjects, source="bgp_speaker", read=bgp.read_speakers),),
-    affects=(
-        Affects(records="bgp_speaker", named=("port", "agent"), affected=("router",), find=bgp.speakers_of),
-        Affects(records="router", named=("bgp_speaker",), find=routers.announced_routers),
-    ),
-)
 TRUNK: Final = Feed(
     parts=(Part(of="port", defaults={}, read=trunks.read_trunks),),
     placed=(Placed(of="port", read=trunks.read_inactive_hosts),),
@@ -169,4 +162,4 @@ TRUNK: Final = Feed(
     statuses={"trunk": ReportedStatus(DONE_OR_NOT, frozenset({L2}))},
 )
 # Features without a package of their own.
-UNPACKAGED: Final = (ROUTERS, QOS, FIREWALL, BGP, TRUNK)
+UNPACKAGED: Final = (ROUTERS, QOS, FIREWALL, TRUNK)

@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -48,7 +47,8 @@ from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import EVERYTHING
 from neutrino.server.scheduling.agents_api import agent_view, placement_routes
 from neutrino.server.scheduling.scheduler import SchedulingOptions
-from neutrino.server.services import Services
+from neutrino.server.services import ResourcePlugin, Services
+from neutrino.server.uses import RouterUse
 from neutrino.server.view_collection import RowUpdates, ViewCollection
 
 SetStatus = Callable[[str, str, str], bool]  # reporting host, id, status → whether it changed
@@ -130,7 +130,7 @@ def build_services(services: Services) -> L3Services:
     driver = driver_named(conf.router_scheduler_driver)
     scheduler = L3Scheduler(db, services.registry, options, core.operations, ports, driver)
     delegation = PrefixDelegation(db, core.operations, core.subnets, core.ports)
-    dvr = DvrHosts(db, core.operations, core.networks, core.ports, conf.dvr_base_mac)
+    dvr = DvrHosts(db, core.operations, core.networks, core.ports, conf.dvr_base_mac, _uses())
     statuses: dict[str, SetStatus] = {
         "floatingip": partial(set_floating_ip_status, db),
         "router": scheduler.set_ha_state,
@@ -139,24 +139,24 @@ def build_services(services: Services) -> L3Services:
     return L3Services(ports, scheduler, dvr, delegation, statuses)
 
 
+def _uses() -> list[RouterUse]:
+    return [use for feature in features.installed() for use in feature.routers]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouterPlugin(ResourcePlugin):
+    scheduler: L3Scheduler
+    dvr: DvrHosts
+
+
 @dataclass(frozen=True)
-class RouterPlugin:
+class RouterAgents:
+    """Which agents serve which routers: the paths of the API."""
+
     db: Database
     agents: View
     scheduler: L3Scheduler
-    dvr: DvrHosts
-    collections: Sequence[tuple[Any, ...]]
-    companions: Sequence[Any]  # plugins that are offered together with this one
     notify: Notify
-    routers: Routers
-    extensions: Sequence[Extension] = EXTENSIONS
-
-    def begin(self) -> None:
-        self.routers.repair()
-
-    @property
-    def schedulers(self) -> Sequence[L3Scheduler]:
-        return (self.scheduler,)
 
     def routes(self, authorizer: Authorizer) -> list[Route]:
         routers = ViewCollection(self.db, router_view.ROUTERS)
@@ -176,8 +176,7 @@ class RouterPlugin:
 
 def build(services: Services) -> RouterPlugin:
     conf, db, core, quotas = services.conf, services.db, services.core, services.quotas
-    installed = features.installed()
-    uses = [use for feature in installed for use in feature.routers]
+    installed, uses = features.installed(), _uses()
     providers = [use for feature in features.enabled(conf) for use in feature.flavors]
     l3 = build_services(services)
     provider = {
@@ -224,9 +223,16 @@ def build(services: Services) -> RouterPlugin:
         (NDP_PROXY, ndp_proxies.NdpProxies(db), RowUpdates(db, ndp_proxies.VIEW)),
     )
     flavored = [t.routers.c.flavor_id, *(use.column for feature in installed for use in feature.flavors)]
-    companions = [Flavors(db, providers, flavored), AutoTopology(db, core, routers, interfaces)]
+    flavors, topology = Flavors(db, providers, flavored), AutoTopology(db, core, routers, interfaces)
+    agents = RouterAgents(db, agent_view(services.registry), l3.scheduler, services.notify)
     return RouterPlugin(
-        db, agent_view(services.registry), l3.scheduler, l3.dvr, collections, companions, services.notify, routers
+        extensions=(*EXTENSIONS, *flavors.extensions, *topology.extensions),
+        collections=(*collections, *flavors.collections, *topology.collections),
+        begin=routers.repair,
+        schedulers=(l3.scheduler,),
+        routes=lambda authorizer: [*agents.routes(authorizer), *topology.routes(authorizer)],
+        scheduler=l3.scheduler,
+        dvr=l3.dvr,
     )
 
 

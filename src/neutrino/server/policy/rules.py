@@ -301,15 +301,6 @@ TRUNK = {
     "get_subports": ADMIN_OR_READER,
 }
 
-BGP = {
-    **crud("bgp_speaker", ADMIN, ADMIN),
-    **crud("bgp_peer", ADMIN, ADMIN),
-    **dict.fromkeys(("add_bgp_peer", "remove_bgp_peer", "add_gateway_network", "remove_gateway_network"), ADMIN),
-    "get_advertised_routes": ADMIN,
-    **dict.fromkeys(("add_bgp_speaker_to_dragent", "remove_bgp_speaker_from_dragent"), ADMIN),
-    **dict.fromkeys(("list_bgp_speaker_on_dragent", "list_dragent_hosting_bgp_speaker"), ADMIN),
-}
-
 # Rules that other rules refer to. All others are for tokens of a project, as in Neutron: a user with the role `admin` on a
 # domain is no administrator of the cloud.
 OF_ANY_TOKEN = frozenset(BASE)
@@ -332,6 +323,5 @@ DEFAULTS = (
     | QOS
     | FIREWALL
     | TRUNK
-    | BGP
     | HISTORY
 )

@@ -14,7 +14,6 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
 from neutrino.model import state as m
-from neutrino.model.routing import Router
 from neutrino.server.db import tables as t
 from neutrino.server.feed.declarations import NO_ADDITIONS, Additions
 from neutrino.server.feed.readers import l2
@@ -29,7 +28,6 @@ from neutrino.server.feed.readers.routers import (
 )
 from neutrino.server.feed.readers.rows import MAX_IDS, build, decode_fixed_ips, read_ids, read_rows, select, texts
 from neutrino.server.hosts.registry import Registry
-from neutrino.server.l3.scheduling.announced import announced_networks, direct_prefixes
 from neutrino.server.trace.feature_part import Reached, ReadTracePart
 from neutrino.server.trace.values import (
     Named,
@@ -167,16 +165,14 @@ def _routers(connection: Connection, bases: Mapping[str, Any]) -> dict[str, Trac
     placements = read_placements(connection, ids) if ids else {}
     local: Mapping[str, frozenset[str]] = {}
     gateways: Mapping[str, Any] = {}
-    announced: frozenset[str] = frozenset()
     distributed = sorted(key for key, (base, _) in bases.items() if base.distributed)
     if distributed:
         local = read_local_hosts(connection, distributed, read_agent_modes(connection))
         outside = {base.gateway.network_id for base, _ in bases.values() if base.distributed and base.gateway}
         gateways = read_agent_gateways(connection, outside)
-        announced = announced_networks(connection, gateways.keys())
     return {
         key: TracedRouter(
-            router=_with_direct_prefixes(base, announced),
+            router=base,
             is_ha=is_ha,
             placements=tuple(Placement(host, state) for host, (_, state) in placements.get(key, {}).items()),
             local_hosts=local.get(key, frozenset()),
@@ -184,12 +180,6 @@ def _routers(connection: Connection, bases: Mapping[str, Any]) -> dict[str, Trac
         )
         for key, (base, is_ha) in bases.items()
     }
-
-
-def _with_direct_prefixes(router: Router, announced: frozenset[str]) -> Router:
-    """The router as hosts with an agent gateway get it, whose announced subnets leave by that."""
-    is_announced = router.gateway is not None and router.gateway.network_id in announced
-    return msgspec.structs.replace(router, direct_prefixes=direct_prefixes(router)) if is_announced else router
 
 
 def _floating_ips(connection: Connection, found: _Found, *, of_routers: bool = False) -> dict[str, TracedFloatingIp]:

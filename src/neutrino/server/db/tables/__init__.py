@@ -6,13 +6,6 @@ memberships); they are written in the same transaction, and constraints are on t
 """
 
 from neutrino.server.db.tables.access import quota_usages, quotas, rbac_policies, tags
-from neutrino.server.db.tables.bgp import (
-    bgp_peers,
-    bgp_speaker_agents,
-    bgp_speaker_networks,
-    bgp_speaker_peers,
-    bgp_speakers,
-)
 from neutrino.server.db.tables.changes import change_head, changes
 from neutrino.server.db.tables.columns import Json, counted_rows, histories, history_of, metadata, quota_of
 from neutrino.server.db.tables.dns import dns_callers, dns_records

@@ -32,7 +32,6 @@ from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, on
 from neutrino.server.feed.records import PortRecord, RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
 from neutrino.server.l3.routers import port_layout as layout
-from neutrino.server.l3.scheduling.announced import announced_networks, direct_prefixes
 from neutrino.server.l3.scheduling.candidates import DVR_MODES
 from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES, LOCAL_HOSTS
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
@@ -105,12 +104,6 @@ def distributed_routers_of(connection: Connection, changed: Changed) -> set[str]
     if read_ids(connection, sa.select(_a.id).where(_a.agent_type == words.L3), _a.id, agents):
         found |= read_ids(connection, _DISTRIBUTED, _r.id, None)
     return found
-
-
-def announced_routers(connection: Connection, _: Changed) -> set[str]:
-    """The routers that a change of a BGP speaker may affect: it decides how packets of distributed ones leave."""
-    outward = sa.select(_r.id).where(_r.distributed.is_(True), _r.gw_network_id.is_not(None))
-    return read_ids(connection, outward, _r.id, None)
 
 
 def shared_ports(connection: Connection, changed: Changed) -> set[str]:
@@ -202,7 +195,6 @@ def read_routers(
     wanted = ids if ids is None else [router_id for router_id in ids if router_id in served]
     ports = _router_ports(connection, wanted)
     gateways = read_agent_gateways(connection, _gateway_networks(ports)) if local else {}
-    announced = announced_networks(connection, gateways.keys())
     fields, place = additions.read(connection, wanted)
     for row, base in _bases(connection, wanted, ports, fields):
         if row.id not in served:
@@ -214,10 +206,8 @@ def read_routers(
             yield row.id, place(central, base)
             continue
         outside = gateways.get(base.gateway.network_id, {}) if base.gateway is not None else {}
-        is_announced = base.gateway is not None and base.gateway.network_id in announced
-        direct = direct_prefixes(base) if is_announced else ()
         here = local.get(row.id, frozenset())
-        by_host = dict(render_for_hosts(base, here, frozenset(central), modes, outside, direct))
+        by_host = dict(render_for_hosts(base, here, frozenset(central), modes, outside))
         # The SNAT of a distributed HA router fails over by VRRP: its hosts need the HA port as those of a centralized one.
         for host, router in central.items() if base.gateway is not None else ():
             by_host[host] = msgspec.structs.replace(by_host[host], ha=router.ha)
@@ -303,13 +293,12 @@ def render_for_hosts(
     central: frozenset[str],
     modes: AgentModes,
     gateways: Mapping[str, m.RouterInterface],
-    direct: tuple[str, ...] = (),
 ) -> Iterator[tuple[str, m.Router]]:
     """A distributed router as each host gets it.
 
     `local`: hosts with ports on its subnets; `central`: hosts of its SNAT; `gateways`: host → agent gateway port. A
     floating IP is translated on the host of its port if that host reaches the external network itself, else centrally.
-    `direct`: subnets that such a host routes to the outside itself.
+    Such a host also routes the direct prefixes to the outside itself.
     """
     outward = {host for host in local if modes.get(host) in EXTERNAL_MODES}
     # Only the first gateway's network is reached from every host. Both floating IPs of an address are at one place, as
@@ -322,7 +311,7 @@ def render_for_hosts(
         if host in central:
             others = (f for f in base.floating_ips if f.fixed_ip_address in central_only or f.host not in outward)
             floating += [msgspec.structs.replace(fip, host="") for fip in others]  # no host: translated centrally
-        own = direct if host in outward and host in gateways else ()
+        own = base.direct_prefixes if host in outward and host in gateways else ()
         router = msgspec.structs.replace(
             base,
             floating_ips=tuple(floating),

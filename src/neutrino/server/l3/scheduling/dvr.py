@@ -10,7 +10,7 @@ it flap between ports.
 import contextlib
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,12 +27,12 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.registry import Report
 from neutrino.server.l3.routers.port_layout import AGENT_GATEWAY, INTERFACES
-from neutrino.server.l3.scheduling.announced import hosts_of_instances
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.values import new_mac, service_port
 from neutrino.server.ml2.views import PORTS, subnets_of
+from neutrino.server.uses import RouterUse
 
 # Never changed: servers of two releases must derive the same id, or a host gets two ports.
 _PORT_NAMESPACE: Final = uuid.UUID("b5b0fb2a-6c37-4f0e-9d3c-0d9b1b9f6a11")
@@ -74,6 +74,7 @@ class DvrHosts:
     networks: Networks
     ports: Ports
     base_mac: str
+    uses: Sequence[RouterUse] = ()
 
     @retried
     def mac_of(self, host: str) -> str:
@@ -125,7 +126,7 @@ class DvrHosts:
     def settle(self) -> int:
         """Create and delete the hosts' own ports on external networks as routers there need them; how many changed."""
         with self.db.read() as connection:
-            wanted = set(_wanted_gateways(connection))
+            wanted = set(_wanted_gateways(connection, self.uses))
             ports = PORTS.load_where(connection, _p.device_owner == AGENT_GATEWAY)
         existing = {(port["network_id"], port["binding:host_id"]): port for port in ports}
         for network_id, host in sorted(wanted - existing.keys()):
@@ -139,15 +140,17 @@ class DvrHosts:
         return len(wanted ^ existing.keys())
 
 
-def _wanted_gateways(connection: Connection) -> Iterator[tuple[str, str]]:
-    """External networks with the hosts that have a floating IP of a distributed router, or announced addresses, on them."""
-    statement = (
-        sa.select(_f.floating_network_id, _p.host, _g.configurations)
+def _wanted_gateways(connection: Connection, uses: Sequence[RouterUse]) -> Iterator[tuple[str, str]]:
+    """External networks with the hosts that have a floating IP of a distributed router there, or another use for a port."""
+    floating = (
+        sa.select(_f.floating_network_id.label("network_id"), _p.host.label("host"))
         .join(t.routers, sa.and_(_r.id == _f.router_id, _r.distributed.is_(True)))
         .join(t.ports, _p.id == _f.port_id)
-        .join(t.agents, sa.and_(_g.host == _p.host, _g.agent_type == words.L3, _g.admin_state_up.is_(True)))
-        .distinct()
     )
-    for network_id, host, configurations in (*connection.execute(statement), *hosts_of_instances(connection)):
-        if msgspec.json.decode(configurations).get(words.AGENT_MODE) in EXTERNAL_MODES:
-            yield network_id, host
+    for select in (floating, *(use.gateway_hosts for use in uses if use.gateway_hosts is not None)):
+        needed = select.subquery("needed")
+        on_host = sa.and_(_g.host == needed.c.host, _g.agent_type == words.L3, _g.admin_state_up.is_(True))
+        statement = sa.select(needed.c.network_id, needed.c.host, _g.configurations).join(t.agents, on_host).distinct()
+        for network_id, host, configurations in connection.execute(statement):
+            if msgspec.json.decode(configurations).get(words.AGENT_MODE) in EXTERNAL_MODES:
+                yield network_id, host

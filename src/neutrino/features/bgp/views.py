@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.bgp.errors import BgpPeerNotFound, BgpSpeakerNotFound
+from neutrino.features.bgp.tables import bgp_peers, bgp_speaker_networks, bgp_speaker_peers, bgp_speakers
 from neutrino.model.objects import Object
-from neutrino.server import errors
-from neutrino.server.db import tables as t
 from neutrino.server.db.view import Added, View
 
 BATCH = 1000
@@ -30,10 +30,10 @@ def _linked(table: sa.Table, column: str) -> Callable[[Connection, Sequence[Obje
     return read
 
 
-SPEAKERS = View(t.bgp_speakers, hidden=("revision_number",), not_found=errors.BgpSpeakerNotFound).composed(
+SPEAKERS = View(bgp_speakers, hidden=("revision_number",), not_found=BgpSpeakerNotFound).composed(
     {
-        "peers": Added(("id",), _linked(t.bgp_speaker_peers, "bgp_peer_id")),
-        "networks": Added(("id",), _linked(t.bgp_speaker_networks, "network_id")),
+        "peers": Added(("id",), _linked(bgp_speaker_peers, "bgp_peer_id")),
+        "networks": Added(("id",), _linked(bgp_speaker_networks, "network_id")),
     }
 )
-PEERS = View(t.bgp_peers, hidden=("password",), not_found=errors.BgpPeerNotFound)
+PEERS = View(bgp_peers, hidden=("password",), not_found=BgpPeerNotFound)

@@ -6,7 +6,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.server.bgp.routes import (
+from neutrino.features.bgp.announced import FIXED_IP, select_instances
+from neutrino.features.bgp.routes import (
     AdvertisedFloatingIp,
     AdvertisedRouter,
     AgentGateways,
@@ -16,34 +17,38 @@ from neutrino.server.bgp.routes import (
     TenantSubnet,
     advertised_routes,
 )
+from neutrino.features.bgp.tables import bgp_speaker_networks
 from neutrino.server.db import tables as t
 from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.l3.routers import port_layout as layout
-from neutrino.server.l3.scheduling.announced import FIXED_IP, select_instances
 
-_sn, _r, _rp, _p = t.bgp_speaker_networks.c, t.routers.c, t.router_ports.c, t.ports.c
-_al, _s, _pool, _f = t.ip_allocations.c, t.subnets.c, t.subnetpools.c, t.floatingips.c
 _SPEAKER, _VERSION = sa.bindparam("speaker", type_=sa.String), sa.bindparam("version", type_=sa.Integer)
-_NETWORKS = sa.select(_sn.network_id).where(_sn.bgp_speaker_id == _SPEAKER)
+_NETWORKS = sa.select(bgp_speaker_networks.c.network_id).where(bgp_speaker_networks.c.bgp_speaker_id == _SPEAKER)
 
 # Addresses of router ports of the speaker's IP version, with the address scopes of their subnets.
 _ADDRESSES = (
-    t.router_ports.join(t.routers, _r.id == _rp.router_id)
-    .join(t.ports, _p.id == _rp.port_id)
-    .join(t.ip_allocations, _al.port_id == _p.id)
-    .join(t.subnets, _s.id == _al.subnet_id)
-    .outerjoin(t.subnetpools, _pool.id == _s.subnetpool_id)
+    t.router_ports.join(t.routers, t.routers.c.id == t.router_ports.c.router_id)
+    .join(t.ports, t.ports.c.id == t.router_ports.c.port_id)
+    .join(t.ip_allocations, t.ip_allocations.c.port_id == t.ports.c.id)
+    .join(t.subnets, t.subnets.c.id == t.ip_allocations.c.subnet_id)
+    .outerjoin(t.subnetpools, t.subnetpools.c.id == t.subnets.c.subnetpool_id)
 )
 _GATEWAYS = (
-    sa.select(_rp.router_id, _r.distributed, _p.network_id, _al.ip_address, _pool.address_scope_id)
+    sa.select(
+        t.router_ports.c.router_id,
+        t.routers.c.distributed,
+        t.ports.c.network_id,
+        t.ip_allocations.c.ip_address,
+        t.subnetpools.c.address_scope_id,
+    )
     .select_from(_ADDRESSES)
     .where(
-        _rp.port_type == layout.GATEWAY,
-        _p.network_id.in_(_NETWORKS),
-        _s.ip_version == _VERSION,
-        _r.admin_state_up.is_(True),
+        t.router_ports.c.port_type == layout.GATEWAY,
+        t.ports.c.network_id.in_(_NETWORKS),
+        t.subnets.c.ip_version == _VERSION,
+        t.routers.c.admin_state_up.is_(True),
     )
-    .order_by(_rp.router_id, _p.network_id, _al.ip_address)
+    .order_by(t.router_ports.c.router_id, t.ports.c.network_id, t.ip_allocations.c.ip_address)
 )
 _gateway_port = t.ports.alias("bgp_gateway")
 _router_gateway = t.router_ports.alias("bgp_router_gateway")
@@ -53,39 +58,54 @@ _WITH_GATEWAY = (
     .where(_router_gateway.c.port_type == layout.GATEWAY, _gateway_port.c.network_id.in_(_NETWORKS))
 )
 _SUBNETS = (
-    sa.select(_rp.router_id, _p.network_id, _s.cidr, _pool.address_scope_id)
+    sa.select(t.router_ports.c.router_id, t.ports.c.network_id, t.subnets.c.cidr, t.subnetpools.c.address_scope_id)
     .select_from(_ADDRESSES)
     .where(
-        _rp.port_type.in_(layout.INTERFACES),
-        _rp.router_id.in_(_WITH_GATEWAY),
-        _s.ip_version == _VERSION,
-        _s.cidr != PROVISIONAL,
-        _pool.address_scope_id.is_not(None),
+        t.router_ports.c.port_type.in_(layout.INTERFACES),
+        t.router_ports.c.router_id.in_(_WITH_GATEWAY),
+        t.subnets.c.ip_version == _VERSION,
+        t.subnets.c.cidr != PROVISIONAL,
+        t.subnetpools.c.address_scope_id.is_not(None),
     )
-    .order_by(_s.id)
+    .order_by(t.subnets.c.id)
 )
 _FLOATING_IPS = (
-    sa.select(_f.floating_ip_address, _f.floating_network_id, _f.router_id, _p.host)
-    .outerjoin(t.ports, _p.id == _f.port_id)
-    .where(_f.floating_network_id.in_(_NETWORKS), _f.router_id.is_not(None))
-    .order_by(_f.id)
+    sa.select(
+        t.floatingips.c.floating_ip_address,
+        t.floatingips.c.floating_network_id,
+        t.floatingips.c.router_id,
+        t.ports.c.host,
+    )
+    .outerjoin(t.ports, t.ports.c.id == t.floatingips.c.port_id)
+    .where(t.floatingips.c.floating_network_id.in_(_NETWORKS), t.floatingips.c.router_id.is_not(None))
+    .order_by(t.floatingips.c.id)
 )
 _AGENT_GATEWAYS = (
-    sa.select(_p.network_id, _p.host, _al.ip_address)
-    .join(t.ip_allocations, _al.port_id == _p.id)
-    .join(t.subnets, _s.id == _al.subnet_id)
+    sa.select(t.ports.c.network_id, t.ports.c.host, t.ip_allocations.c.ip_address)
+    .join(t.ip_allocations, t.ip_allocations.c.port_id == t.ports.c.id)
+    .join(t.subnets, t.subnets.c.id == t.ip_allocations.c.subnet_id)
     .where(
-        _p.device_owner == layout.AGENT_GATEWAY,
-        _p.network_id.in_(_NETWORKS),
-        _p.host != "",
-        _s.ip_version == _VERSION,
+        t.ports.c.device_owner == layout.AGENT_GATEWAY,
+        t.ports.c.network_id.in_(_NETWORKS),
+        t.ports.c.host != "",
+        t.subnets.c.ip_version == _VERSION,
     )
-    .order_by(_p.id, _al.ip_address)
+    .order_by(t.ports.c.id, t.ip_allocations.c.ip_address)
 )
 _INSTANCES = (
-    select_instances(FIXED_IP, _rp.router_id, _r.gw_network_id, _p.host, _pool.address_scope_id)
-    .where(_rp.router_id.in_(_WITH_GATEWAY), _pool.address_scope_id.is_not(None), _p.host != "")
-    .order_by(_rp.router_id, FIXED_IP)
+    select_instances(
+        FIXED_IP,
+        t.router_ports.c.router_id,
+        t.routers.c.gw_network_id,
+        t.ports.c.host,
+        t.subnetpools.c.address_scope_id,
+    )
+    .where(
+        t.router_ports.c.router_id.in_(_WITH_GATEWAY),
+        t.subnetpools.c.address_scope_id.is_not(None),
+        t.ports.c.host != "",
+    )
+    .order_by(t.router_ports.c.router_id, FIXED_IP)
 )
 
 

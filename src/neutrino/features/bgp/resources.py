@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from neutrino.server import errors
+from neutrino.features.bgp.errors import BgpPeerNotFound, BgpSpeakerNotFound
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
 from neutrino.server.api.resources.common import IDENTITY, IP_VERSION
@@ -30,7 +30,7 @@ BGP_SPEAKER = Resource(
     name="bgp_speaker",
     actions=("add_bgp_peer", "remove_bgp_peer", "add_gateway_network", "remove_gateway_network"),
     lookups=("get_advertised_routes",),
-    not_found=errors.BgpSpeakerNotFound,
+    not_found=BgpSpeakerNotFound,
     attributes=(
         *IDENTITY,
         creatable("local_as", _AS_NUMBER, default=REQUIRED, searchable=True),
@@ -44,7 +44,7 @@ BGP_SPEAKER = Resource(
 
 BGP_PEER = Resource(
     name="bgp_peer",
-    not_found=errors.BgpPeerNotFound,
+    not_found=BgpPeerNotFound,
     attributes=(
         *IDENTITY,
         creatable("peer_ip", t.IpAddress(), default=REQUIRED, searchable=True),

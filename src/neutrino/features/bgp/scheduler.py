@@ -8,9 +8,16 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.bgp.errors import (
+    BgpSpeakerNotFound,
+    DrAgentAssociationError,
+    DrAgentInvalid,
+    DrAgentNotHostingBgpSpeaker,
+)
+from neutrino.features.bgp.tables import bgp_speaker_agents, bgp_speakers
+from neutrino.features.bgp.views import SPEAKERS
 from neutrino.model import agents as words
 from neutrino.server import errors
-from neutrino.server.bgp.views import SPEAKERS
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists, update_row
 from neutrino.server.db.session import retried
@@ -20,9 +27,8 @@ from neutrino.server.scheduling.placements import PlacementTable, choose
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange
 
 LOG = logging.getLogger(__name__)
-_a, _b, _s = t.agents.c, t.bgp_speaker_agents.c, t.bgp_speakers.c
 SPEAKER_PLACEMENTS = PlacementTable(
-    "bgp_speaker", words.BGP, "bgp", t.bgp_speaker_agents, t.bgp_speakers, errors.BgpSpeakerNotFound
+    "bgp_speaker", words.BGP, "bgp", bgp_speaker_agents, bgp_speakers, BgpSpeakerNotFound
 )
 
 
@@ -47,7 +53,7 @@ class BgpScheduler(AgentScheduler):
             joining = list(change.join)
             for agent in agents:
                 if agent.id in joining and agent.load:  # checked here, as the operator's request may lose a race
-                    raise errors.DrAgentAssociationError(agent_id=agent.id)
+                    raise DrAgentAssociationError(agent_id=agent.id)
             if change.fill:
                 free = [c for c in agents if c.id not in change.leave and (c.load == 0 or c.id in staying)]
                 joining = choose(free, self.options.agents_per_object, (), staying)
@@ -56,11 +62,11 @@ class BgpScheduler(AgentScheduler):
         if not joining and not leaving:
             return None
         with self.db.transaction() as tx:
-            update_row(tx, t.bgp_speakers, speaker, {})  # Stale if its agents have changed since
+            update_row(tx, bgp_speakers, speaker, {})  # Stale if its agents have changed since
             if leaving:
-                gone = sa.delete(t.bgp_speaker_agents).where(_b.bgp_speaker_id == object_id)
-                tx.change(gone.where(_b.agent_id.in_(sorted(leaving))), rows=len(leaving))
-            tx.insert(t.bgp_speaker_agents, [{"agent_id": key, "bgp_speaker_id": object_id} for key in joining])
+                gone = sa.delete(bgp_speaker_agents).where(bgp_speaker_agents.c.bgp_speaker_id == object_id)
+                tx.change(gone.where(bgp_speaker_agents.c.agent_id.in_(sorted(leaving))), rows=len(leaving))
+            tx.insert(bgp_speaker_agents, [{"agent_id": key, "bgp_speaker_id": object_id} for key in joining])
         return Move(object_id, tuple(sorted(leaving)), tuple(sorted(joining)))
 
     # --- the life of agents ---------------------------------------------------------------------------------------
@@ -72,7 +78,7 @@ class BgpScheduler(AgentScheduler):
     def auto_schedule(self, host: str) -> int:
         if not self.options.automatic:
             return 0
-        without = sa.select(_s.id).where(SPEAKER_PLACEMENTS.placed == 0).order_by(_s.id)
+        without = sa.select(bgp_speakers.c.id).where(SPEAKER_PLACEMENTS.placed == 0).order_by(bgp_speakers.c.id)
         with self.db.read() as connection:
             speakers = list(connection.execute(without).scalars())
             agents = self.candidates(connection).candidates
@@ -87,21 +93,25 @@ class BgpScheduler(AgentScheduler):
         with self.db.read() as connection:
             agent = _agent(connection, agent_id)
             if agent.agent_type != words.BGP or not agent.admin_state_up:
-                raise errors.DrAgentInvalid(id=agent_id)
+                raise DrAgentInvalid(id=agent_id)
             SPEAKERS.get(connection, object_id)
         self.place(object_id, PlacementChange(join=[agent_id]))
 
     def remove(self, agent_id: str, object_id: str) -> None:
         with self.db.read() as connection:
             if _agent(connection, agent_id).agent_type != words.BGP:
-                raise errors.DrAgentInvalid(id=agent_id)
-            hosted = exists(connection, _b.agent_id == agent_id, _b.bgp_speaker_id == object_id)
+                raise DrAgentInvalid(id=agent_id)
+            hosted = exists(
+                connection, bgp_speaker_agents.c.agent_id == agent_id, bgp_speaker_agents.c.bgp_speaker_id == object_id
+            )
         if not hosted or self.place(object_id, PlacementChange(leave=[agent_id])) is None:
-            raise errors.DrAgentNotHostingBgpSpeaker(bgp_speaker_id=object_id, agent_id=agent_id)
+            raise DrAgentNotHostingBgpSpeaker(bgp_speaker_id=object_id, agent_id=agent_id)
 
 
 def _agent(connection: Connection, agent_id: str) -> Any:
-    found = connection.execute(sa.select(_a.agent_type, _a.admin_state_up).where(_a.id == agent_id)).first()
+    found = connection.execute(
+        sa.select(t.agents.c.agent_type, t.agents.c.admin_state_up).where(t.agents.c.id == agent_id)
+    ).first()
     if found is None:
         raise errors.AgentNotFound(id=agent_id)
     return found

@@ -10,18 +10,24 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.bgp.errors import (
+    BgpSpeakerNetworkBindingError,
+    BgpSpeakerNetworkNotAssociated,
+    BgpSpeakerNotFound,
+    BgpSpeakerPeerNotAssociated,
+    DuplicateBgpPeerIpException,
+)
+from neutrino.features.bgp.reading import read_routes
+from neutrino.features.bgp.tables import bgp_speaker_networks, bgp_speaker_peers, bgp_speakers
+from neutrino.features.bgp.views import PEERS, SPEAKERS
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api import types
-from neutrino.server.bgp.reading import read_routes
-from neutrino.server.bgp.views import PEERS, SPEAKERS
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, exists, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.view_collection import ViewCollection
-
-_s, _sp, _sn, _n = t.bgp_speakers.c, t.bgp_speaker_peers.c, t.bgp_speaker_networks.c, t.networks.c
 
 
 class BgpSpeakers(ViewCollection):
@@ -39,8 +45,8 @@ class BgpSpeakers(ViewCollection):
             {"id": new_id(), "tenant_id": item["project_id"], "peers": [], "networks": [], **item} for item in items
         ]
         with self.db.transaction() as tx:
-            rows = [as_row(t.bgp_speakers, {**each, "revision_number": 0}) for each in made]
-            tx.insert(t.bgp_speakers, rows)
+            rows = [as_row(bgp_speakers, {**each, "revision_number": 0}) for each in made]
+            tx.insert(bgp_speakers, rows)
             for each in made:
                 tx.after_commit(self._schedule, each["id"])
         return made
@@ -50,7 +56,7 @@ class BgpSpeakers(ViewCollection):
         with self.db.read() as connection:
             before = _get(connection, key)
         with self.db.transaction() as tx:
-            update_row(tx, t.bgp_speakers, before, values)
+            update_row(tx, bgp_speakers, before, values)
         with self.db.read() as connection:
             found = SPEAKERS.show(connection, key, project=None, everyone=True)
         return found or {**before, **values}
@@ -60,7 +66,7 @@ class BgpSpeakers(ViewCollection):
         with self.db.read() as connection:
             before = _get(connection, key)
         with self.db.transaction() as tx:
-            delete_row(tx, t.bgp_speakers, before)
+            delete_row(tx, bgp_speakers, before)
 
     # --- peers ----------------------------------------------------------------------------------------------------
 
@@ -70,22 +76,22 @@ class BgpSpeakers(ViewCollection):
         with self.db.read() as connection:
             before = _get(connection, key)
             peer = PEERS.get(connection, peer_id)
-            if exists(connection, _sp.bgp_speaker_id == key, _sp.peer_ip == peer["peer_ip"]):
-                raise errors.DuplicateBgpPeerIpException(
-                    bgp_speaker_id=key, peer_ip=peer["peer_ip"], bgp_peer_id=peer_id
-                )
+            if exists(
+                connection, bgp_speaker_peers.c.bgp_speaker_id == key, bgp_speaker_peers.c.peer_ip == peer["peer_ip"]
+            ):
+                raise DuplicateBgpPeerIpException(bgp_speaker_id=key, peer_ip=peer["peer_ip"], bgp_peer_id=peer_id)
         with self.db.transaction() as tx:
-            update_row(tx, t.bgp_speakers, before, {})
+            update_row(tx, bgp_speakers, before, {})
             row = {"bgp_speaker_id": key, "bgp_peer_id": peer_id, "peer_ip": peer["peer_ip"]}
-            tx.insert(t.bgp_speaker_peers, [row])
+            tx.insert(bgp_speaker_peers, [row])
         return {"bgp_peer_id": peer_id}
 
     @retried
     def remove_bgp_peer(self, context: Context, key: str, body: Any) -> Object:
         peer_id = _id_in(body, "bgp_peer_id")
-        linked = sa.and_(_sp.bgp_speaker_id == key, _sp.bgp_peer_id == peer_id)
-        missing = errors.BgpSpeakerPeerNotAssociated(bgp_peer_id=peer_id, bgp_speaker_id=key)
-        self._remove(key, t.bgp_speaker_peers, linked, missing)
+        linked = sa.and_(bgp_speaker_peers.c.bgp_speaker_id == key, bgp_speaker_peers.c.bgp_peer_id == peer_id)
+        missing = BgpSpeakerPeerNotAssociated(bgp_peer_id=peer_id, bgp_speaker_id=key)
+        self._remove(key, bgp_speaker_peers, linked, missing)
         return {"bgp_peer_id": peer_id}
 
     # --- networks -------------------------------------------------------------------------------------------------
@@ -95,21 +101,25 @@ class BgpSpeakers(ViewCollection):
         network_id = _id_in(body, "network_id")
         with self.db.read() as connection:
             before = _get(connection, key)
-            if not exists(connection, _n.id == network_id):
+            if not exists(connection, t.networks.c.id == network_id):
                 raise errors.NetworkNotFound(id=network_id)
-            if exists(connection, _sn.bgp_speaker_id == key, _sn.network_id == network_id):
-                raise errors.BgpSpeakerNetworkBindingError(network_id=network_id, bgp_speaker_id=key)
+            if exists(
+                connection,
+                bgp_speaker_networks.c.bgp_speaker_id == key,
+                bgp_speaker_networks.c.network_id == network_id,
+            ):
+                raise BgpSpeakerNetworkBindingError(network_id=network_id, bgp_speaker_id=key)
         with self.db.transaction() as tx:
-            update_row(tx, t.bgp_speakers, before, {})
-            tx.insert(t.bgp_speaker_networks, [{"bgp_speaker_id": key, "network_id": network_id}])
+            update_row(tx, bgp_speakers, before, {})
+            tx.insert(bgp_speaker_networks, [{"bgp_speaker_id": key, "network_id": network_id}])
         return {"network_id": network_id}
 
     @retried
     def remove_gateway_network(self, context: Context, key: str, body: Any) -> Object:
         network_id = _id_in(body, "network_id")
-        linked = sa.and_(_sn.bgp_speaker_id == key, _sn.network_id == network_id)
-        missing = errors.BgpSpeakerNetworkNotAssociated(network_id=network_id, bgp_speaker_id=key)
-        self._remove(key, t.bgp_speaker_networks, linked, missing)
+        linked = sa.and_(bgp_speaker_networks.c.bgp_speaker_id == key, bgp_speaker_networks.c.network_id == network_id)
+        missing = BgpSpeakerNetworkNotAssociated(network_id=network_id, bgp_speaker_id=key)
+        self._remove(key, bgp_speaker_networks, linked, missing)
         return {"network_id": network_id}
 
     def _remove(self, key: str, table: sa.Table, linked: sa.ColumnElement[bool], missing: errors.ApiError) -> None:
@@ -119,14 +129,14 @@ class BgpSpeakers(ViewCollection):
             if not exists(connection, linked):
                 raise missing
         with self.db.transaction() as tx:
-            update_row(tx, t.bgp_speakers, before, {})
+            update_row(tx, bgp_speakers, before, {})
             tx.change(sa.delete(table).where(linked))
 
     def get_advertised_routes(self, context: Context, key: str) -> Object:
         with self.db.read() as connection:
-            speaker = connection.execute(sa.select(t.bgp_speakers).where(_s.id == key)).first()
+            speaker = connection.execute(sa.select(bgp_speakers).where(bgp_speakers.c.id == key)).first()
             if speaker is None:
-                raise errors.BgpSpeakerNotFound(id=key)
+                raise BgpSpeakerNotFound(id=key)
             return {"advertised_routes": [route._asdict() for route in read_routes(connection, speaker)]}
 
 

@@ -4,18 +4,16 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
+from neutrino.features.bgp.errors import BgpPeerNotAuthenticated, InvalidBgpPeerMd5Authentication
+from neutrino.features.bgp.resources import MD5
+from neutrino.features.bgp.tables import bgp_peers, bgp_speaker_peers
+from neutrino.features.bgp.views import PEERS
 from neutrino.model.objects import Object
-from neutrino.server import errors
-from neutrino.server.api.resources.bgp import MD5
-from neutrino.server.bgp.views import PEERS
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, new_id
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.view_collection import ViewCollection
-
-_p, _sp = t.bgp_peers.c, t.bgp_speaker_peers.c
 
 
 class BgpPeers(ViewCollection):
@@ -29,10 +27,10 @@ class BgpPeers(ViewCollection):
     def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
         for item in items:
             if item["auth_type"] == MD5 and item["password"] is None:
-                raise errors.InvalidBgpPeerMd5Authentication()
+                raise InvalidBgpPeerMd5Authentication()
         made = [{"id": new_id(), "tenant_id": item["project_id"], **item} for item in items]
         with self.db.transaction() as tx:
-            tx.insert(t.bgp_peers, [as_row(t.bgp_peers, each) for each in made])
+            tx.insert(bgp_peers, [as_row(bgp_peers, each) for each in made])
         return [_shown(each) for each in made]
 
     @retried
@@ -41,14 +39,14 @@ class BgpPeers(ViewCollection):
             before = PEERS.get(connection, key)
         if "password" in values:
             if values["password"] is not None and before["auth_type"] != MD5:
-                raise errors.BgpPeerNotAuthenticated(bgp_peer_id=key)
+                raise BgpPeerNotAuthenticated(bgp_peer_id=key)
             # Without it the session would silently be unauthenticated.
             if values["password"] is None and before["auth_type"] == MD5:
-                raise errors.InvalidBgpPeerMd5Authentication()
+                raise InvalidBgpPeerMd5Authentication()
         with self.db.transaction() as tx:
             _lock(tx, key)
             if values:
-                tx.change(sa.update(t.bgp_peers).where(_p.id == key).values(values))
+                tx.change(sa.update(bgp_peers).where(bgp_peers.c.id == key).values(values))
             _log(tx, before)
         return _shown({**before, **values})
 
@@ -59,17 +57,21 @@ class BgpPeers(ViewCollection):
         with self.db.transaction() as tx:
             _lock(tx, key)
             _log(tx, before, deleted=True)
-            tx.change(sa.delete(t.bgp_peers).where(_p.id == key))
+            tx.change(sa.delete(bgp_peers).where(bgp_peers.c.id == key))
 
 
 def _lock(tx: Transaction, key: str) -> None:
     """Have a speaker that gets the peer now wait: `_log` would miss it, and its host would not learn of the change."""
-    tx.execute(sa.select(_p.id).where(_p.id == key).with_for_update())
+    tx.execute(sa.select(bgp_peers.c.id).where(bgp_peers.c.id == key).with_for_update())
 
 
 def _log(tx: Transaction, peer: Object, *, deleted: bool = False) -> None:
-    tx.log(t.bgp_peers, peer, deleted=deleted)
-    for speaker in tx.execute(sa.select(_sp.bgp_speaker_id).where(_sp.bgp_peer_id == peer["id"])).scalars().all():
+    tx.log(bgp_peers, peer, deleted=deleted)
+    for speaker in (
+        tx.execute(sa.select(bgp_speaker_peers.c.bgp_speaker_id).where(bgp_speaker_peers.c.bgp_peer_id == peer["id"]))
+        .scalars()
+        .all()
+    ):
         tx.record("bgp_speaker", speaker)
 
 
