@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 import neutrino.features
+from neutrino.features.bgp import resources as bgp
 from neutrino.features.metering import resources as metering
 from neutrino.features.taas.resources import parse_collector
 from neutrino.features.vpn import resources as vpn
 from neutrino.model import fields
 from neutrino.model.addresses import parse_address, parse_interface, parse_network, tunnel_address_fault
 from neutrino.server.api import types as t
-from neutrino.server.api.resources import bgp, common, firewall, port, security_group, subnet
+from neutrino.server.api.resources import common, firewall, port, security_group, subnet
 from neutrino.server.securitygroups.address_groups import parse_addresses
 
 MAPPED = ("::ffff:127.0.0.1", "::FFFF:7f00:1", "0:0:0:0:0:ffff:a9fe:a9fe", "::ffff:0.0.0.0")
