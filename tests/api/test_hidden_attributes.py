@@ -22,14 +22,16 @@ def ids(api: Api, path: str, *query: tuple[str, Any]) -> list[str]:
 
 def hidden_and_filtered() -> list[tuple[str, str]]:
     """Every attribute that lists are filtered by and that members may not see."""
+    from neutrino.server import features
     from neutrino.server.policy.rules import DEFAULTS
 
+    rules = {**DEFAULTS, **features.policy_defaults().rules}
     admins = {"rule:admin_only", "(rule:admin_only) or (rule:service_api)"}
     return [
         (resource.url, attribute.name)
         for resource in RESOURCES
         for attribute in resource.attributes
-        if attribute.filter and DEFAULTS.get(f"get_{resource.name}:{attribute.name}") in admins
+        if attribute.filter and rules.get(f"get_{resource.name}:{attribute.name}") in admins
     ]
 
 
