@@ -1,0 +1,97 @@
+"""What every feature of the list has by its declaration: aliases, policy rules, quotas, history, kinds and problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from neutrino.model.kinds import KINDS
+from neutrino.server import features
+from neutrino.server.api.definition import Resource
+from neutrino.server.db import tables as t
+from neutrino.server.features import Feature
+from neutrino.server.main import Server
+from neutrino.server.policy.rules import DEFAULTS
+from tests.api.client import Api
+from tests.api.conftest import start
+
+FEATURES = features.installed()
+# The rule of a verb. `index` has none of its own: `show` decides about each row.
+RULES = {"show": "get", "create": "create", "update": "update", "delete": "delete"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    directory: Path = tmp_path_factory.mktemp("features")
+    made = start(directory, f"sqlite:///{directory}/neutrino.sqlite")
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=FEATURES, ids=lambda feature: str(feature.name))
+def feature(request: pytest.FixtureRequest) -> Feature:
+    found: Feature = request.param
+    return found
+
+
+def resources(server: Server, feature: Feature) -> list[Resource]:
+    return [served[0] for served in server.service_plugins[feature.name].collections]
+
+
+def test_it_is_enabled_and_its_aliases_are_listed(server: Server, feature: Feature) -> None:
+    listed = {one["alias"] for one in Api(server.app).get("/extensions").body["extensions"]}
+    assert {extension.alias for extension in feature.extensions} <= listed
+
+
+def test_a_caller_without_a_role_sees_nothing(server: Server, feature: Feature) -> None:
+    admin, nobody = Api(server.app).as_admin(), Api(server.app, roles="")
+    for resource in resources(server, feature):
+        if resource.parent is None and "index" in resource.verbs and "create" in resource.verbs:
+            admin.get(f"/{resource.url}").expect(200)
+            assert nobody.get(f"/{resource.url}").expect(200).body[resource.collection] == [], resource.name
+
+
+def test_every_verb_of_its_resources_has_a_policy_rule(server: Server, feature: Feature) -> None:
+    known = {**DEFAULTS, **feature.policy}
+    missing = [
+        rule
+        for resource in resources(server, feature)
+        for verb in sorted(resource.verbs & RULES.keys())
+        if (rule := f"{RULES[verb]}_{_policy_name(resource)}") not in known
+    ]
+    assert missing == []
+
+
+def _policy_name(resource: Resource) -> str:
+    return f"{resource.parent.name}_{resource.name}" if resource.parent is not None else resource.name
+
+
+def test_an_unknown_object_is_not_found_by_the_error_of_its_resource(server: Server, feature: Feature) -> None:
+    admin = Api(server.app).as_admin()
+    for resource in resources(server, feature):
+        if resource.parent is None and "show" in resource.verbs:
+            answer = admin.get(f"/{resource.url}/5c0fd3b1-0000-0000-0000-000000000000")
+            answer.refused(404, resource.not_found.__name__)
+
+
+def test_its_quotas_are_limits_of_projects(server: Server, feature: Feature) -> None:
+    admin = Api(server.app).as_admin()
+    limits = admin.get("/quotas/somebody").expect(200).body["quota"]
+    assert {name: limits[name] for name in feature.quotas} == feature.quotas
+    used = admin.get("/quotas/somebody/details.json").expect(200).body["quota"]
+    assert {used[name]["used"] for name in feature.quotas} <= {0}
+
+
+def test_its_kinds_are_known_to_hosts_and_their_changes_are_logged(feature: Feature) -> None:
+    logged = {history.kind for history in t.histories().values() if history.feed}
+    for served in feature.feed.kinds:
+        assert KINDS[served.name] == served.kind
+        assert served.source in logged, served.name
+
+
+def test_it_adds_fields_that_the_objects_have(feature: Feature) -> None:
+    types = {kind.source: kind.kind.type for kind in features.sources().kinds if kind.takes_additions}
+    for part in feature.feed.parts:
+        assert part.defaults.keys() <= set(types[part.of].__struct_fields__)
