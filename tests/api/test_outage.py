@@ -48,7 +48,7 @@ class Cloud:
     def started_sweeper(self) -> Sweeper:
         """That of a server process that starts now."""
         plugins = self.server.service_plugins
-        schedulers = [self.server.scheduler, plugins["router"].scheduler, plugins["bgp"].scheduler]
+        schedulers = [self.server.scheduler, plugins["router"].scheduler, *plugins["bgp"].schedulers]
         return Sweeper(schedulers, self.server.registry, 30.0, threading.Event())
 
     def report(self, *hosts: str) -> None:

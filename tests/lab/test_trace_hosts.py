@@ -304,7 +304,7 @@ def test_the_command(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
         wait_until(lambda: run("a", "--to", "far")[0] == 1, SOON, "the packet is not dropped")
         text = run("a", "--to", "far")[1]
         assert "verdict: dropped (security-group-ingress)" in text
-        assert "add an ingress rule" in text
+        assert "Add an ingress rule" in text
     assert run("nobody", "--to", "far") == (2, "")
     wait_until_reachable(site.a, site.far)
     with suspended(site.lab, "h2"):

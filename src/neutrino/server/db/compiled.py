@@ -90,8 +90,16 @@ class Statements:
             return None
         constants = {name: value for name, value in compiled.params.items() if name not in names}
         constants |= {column.key: column.default.arg for column in prefetched}
-        binds = {name: bind.type.dialect_impl(dialect).bind_processor(dialect) for name, bind in compiled.binds.items()}
-        results = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
+        # `binds` also has the anonymous names of values of the statement, which are no parameters.
+        binds = {
+            name: bind.type.dialect_impl(dialect).bind_processor(dialect)
+            for name, bind in compiled.binds.items()
+            if name in compiled.params
+        }
+        results = [
+            _unpacked(column.type) if is_packed else column.type.dialect_impl(dialect).result_processor(dialect, None)
+            for column in columns
+        ]
         return Text(
             text=str(compiled),
             names=tuple(compiled.positiontup if compiled.positional else compiled.params),
@@ -101,6 +109,15 @@ class Statements:
             is_positional=compiled.positional,
             is_packed=is_packed,
         )
+
+
+def _unpacked(type_: sa.types.TypeEngine[Any]) -> Callable[[Any], Any] | None:
+    """Converts a value of a JSON array by the type of its column. MariaDB has "0" there for EXISTS, and 0 for a column."""
+    if isinstance(type_, sa.Boolean):
+        return lambda value: None if value is None else value in (True, "1")
+    if isinstance(type_, sa.Integer):
+        return lambda value: None if value is None else int(value)
+    return None
 
 
 @contextmanager
