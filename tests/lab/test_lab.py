@@ -38,6 +38,13 @@ SECONDS = 60
 LAB = LabKind(hosts=3, roles=("l2",))
 
 
+@pytest.fixture
+def lab(lab: Lab) -> Iterator[Lab]:
+    """The lab of this module; each test finds it clean."""
+    yield lab
+    clean(lab)
+
+
 class Command:
     """`neutrino lab` for one lab."""
 

@@ -46,6 +46,9 @@ class HaStates:
     def applied(self, router: Router, *, active: bool, before: str | None) -> None:
         """The router is applied, and its addresses show whether this host is active; `before`: its state before that."""
         if router.ha is None:
+            # Its keepalived is stopped, and reports no more: the server must not show this host as active.
+            if self._states.get(router.id) == ACTIVE:
+                self.feed.status(ROUTER, router.id, STANDBY)
             self.forget(router.id)
         elif self._states.get(router.id) == before:  # else keepalived has reported since, which is newer
             state = ACTIVE if active else STANDBY
