@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ import pytest
 from neutrino.model.kinds import KINDS
 from neutrino.server import features
 from neutrino.server.api.definition import Resource
+from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.features import Feature
 from neutrino.server.main import Server
-from neutrino.server.policy.rules import DEFAULTS
+from neutrino.server.policy.rules import DEFAULTS, SHARED
 from tests.api.client import Api
 from tests.api.conftest import start
 
@@ -45,12 +47,17 @@ def test_it_is_enabled_and_its_aliases_are_listed(server: Server, feature: Featu
     assert {extension.alias for extension in feature.extensions} <= listed
 
 
-def test_a_caller_without_a_role_sees_nothing(server: Server, feature: Feature) -> None:
-    admin, nobody = Api(server.app).as_admin(), Api(server.app, roles="")
-    for resource in resources(server, feature):
-        if resource.parent is None and "index" in resource.verbs and "create" in resource.verbs:
-            admin.get(f"/{resource.url}").expect(200)
-            assert nobody.get(f"/{resource.url}").expect(200).body[resource.collection] == [], resource.name
+def test_no_rule_allows_anything_to_a_caller_without_a_role(server: Server, feature: Feature) -> None:
+    """Of an object of the caller's own project, whose parent, network and security group are the project's too."""
+    related = ("network:project_id", "security_group:project_id", "ext_parent:project_id")
+    target = dict.fromkeys(("project_id", "tenant_id", *related), "mine")
+    without_role = Context("mine", "user", frozenset(), is_admin=False, credentials={"project_id": "mine", "roles": []})
+    with_role = replace(
+        without_role, roles=frozenset({"admin"}), credentials={"project_id": "mine", "roles": ["admin"]}
+    )
+    rules = [rule for rule in feature.policy if not rule.startswith(SHARED)]
+    assert [rule for rule in rules if server.authorizer.allows(without_role, rule, target)] == []
+    assert [rule for rule in rules if not server.authorizer.allows(with_role, rule, target)] == []
 
 
 def test_every_verb_of_its_resources_has_a_policy_rule(server: Server, feature: Feature) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import neutrino
+from neutrino.errors import OperatorError
 from neutrino.server import features
 from neutrino.server.db import tables as t
 from neutrino.server.features import Feature
@@ -19,7 +20,7 @@ INSTALLED = features.installed()
 OPTION = re.compile(r"\[ovs\] local_ip|ovs\.local_ip|options\.local_ip|\"local_ip\"(?=[:),\]])|self\.local_ip")
 
 
-def files_of(pattern: str, ignored: re.Pattern[str], *folders: str) -> list[str]:
+def files_of(pattern: str, ignored: re.Pattern[str]) -> list[str]:
     mention = re.compile(pattern)
     found = [path for path in SOURCE.rglob("*.py") if mention.search(ignored.sub("", path.read_text()))]
     return sorted(str(path.relative_to(SOURCE)) for path in found)
@@ -54,13 +55,16 @@ def test_no_two_features_declare_the_same() -> None:
         assert len(names) == len(set(names)), names
 
 
-def test_server_and_core_name_no_feature() -> None:
-    """Neither by import nor by the name of its plugin. The migration has the names of all tables."""
-    packages = "|".join({type(feature).__module__ and _package(feature) for feature in INSTALLED})
-    named = re.compile(rf"neutrino\.features\.(?:{packages})\b")
-    found = [path for path in (SOURCE / "server").rglob("*.py") if named.search(path.read_text())]
-    assert [str(path) for path in found] == []
+def test_two_features_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = [_EntryPoint(INSTALLED[0])]
+    monkeypatch.setattr(features, "entry_points", lambda group: again)
+    with pytest.raises(OperatorError, match=f"called {INSTALLED[0].name}: uninstall one"):
+        features.installed.__wrapped__()
 
 
-def _package(feature: Feature) -> str:
-    return feature.build.__module__.split(".")[2]
+class _EntryPoint:
+    def __init__(self, feature: Feature) -> None:
+        self._feature = feature
+
+    def load(self) -> Feature:
+        return self._feature

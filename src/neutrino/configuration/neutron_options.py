@@ -206,9 +206,7 @@ REFUSED: dict[str, dict[str, dict[str, Refusal]]] = {
                 ),
                 "networks are scheduled to the agents with the fewest networks, by availability zone",
             ),
-            "api_extensions_path": Refusal(
-                EMPTY, "packages add API resources by the entry point neutrino.service_plugins"
-            ),
+            "api_extensions_path": Refusal(EMPTY, "packages add API resources by the entry point neutrino.features"),
             "network_link_prefix": Refusal(EMPTY, "use [oslo_middleware] enable_proxy_headers_parsing"),
             "enable_new_agents": Refusal(TRUE, "new agents are enabled; a host needs a credential to become one"),
             "enable_services_on_agents_with_admin_state_down": Refusal(

@@ -6,7 +6,8 @@ The core, the feed, policy, quotas, history, trace and status iterate over `inst
 third parties give a `Feature` by an entry point in the group `neutrino.features`; nothing else distinguishes them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from graphlib import TopologicalSorter
@@ -20,6 +21,7 @@ from oslo_config import cfg
 import neutrino.features
 from neutrino.diagnosis.catalogue import AREAS
 from neutrino.diagnosis.problems import Problem, combine
+from neutrino.errors import OperatorError
 from neutrino.model.objects import Object
 from neutrino.server.api.definition import Extension
 from neutrino.server.feed.declarations import Feed, Sources, assemble
@@ -133,7 +135,10 @@ def policy_defaults() -> Defaults:
     return Defaults(rules, deprecated, {k: v for one in installed() for k, v in one.earlier_policy_names.items()})
 
 
-def _in_order(features: Iterable[Feature]) -> tuple[Feature, ...]:
+def _in_order(features: Sequence[Feature]) -> tuple[Feature, ...]:
     by_name = {feature.name: feature for feature in sorted(features, key=lambda feature: feature.name)}
+    if len(by_name) < len(features):  # a package must not replace a feature of another one unnoticed
+        several = sorted(name for name, number in Counter(one.name for one in features).items() if number > 1)
+        raise OperatorError(f"several packages have a feature called {', '.join(several)}: uninstall one of them")
     before = {name: [one for one in feature.requires if one in by_name] for name, feature in by_name.items()}
     return tuple(by_name[name] for name in TopologicalSorter(before).static_order())

@@ -1,4 +1,4 @@
-"""States of HA routers on this host: what keepalived reports, what the server is told, and conflicts between hosts."""
+"""States of HA routers on this host: what keepalived reports, what is reported to the server, conflicts between hosts."""
 
 import asyncio
 import dataclasses

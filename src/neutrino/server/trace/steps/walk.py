@@ -65,7 +65,7 @@ class Walk:
     groups: set[str] = field(default_factory=set)
     translations: list[Translation] = field(default_factory=list)
     doubts: list[Cause] = field(default_factory=list)  # why the verdict is not certain
-    led_to: str = ""  # the port that the switch leads the packet to, whoever has its destination
+    led_to: str = ""  # the port that the switch forwards the packet to, in place of the owner of its destination
     chosen: frozenset[str] = frozenset()  # of several gateways with equal default routes: those that hosts have chosen
     end_port_id: str = ""
     end_network_id: str = ""
