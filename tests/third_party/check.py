@@ -1,4 +1,4 @@
-"""Checks the installed feature `rate_limit` on the way from a request to a flow: python -m tests.third_party.check <dir>"""
+"""Checks the feature `rate_limit` from a request to a flow: python -m tests.third_party.check <directory> <database>"""
 
 import asyncio
 import sys
@@ -64,7 +64,7 @@ def check_flows(limits: dict[str, object], port_id: str) -> None:
 
 def main() -> None:
     directory = Path(sys.argv[1])
-    server = start(directory, f"sqlite:///{directory}/neutrino.sqlite")
+    server = start(directory, sys.argv[2])
     switch(server, "h1", tunneling_ip="192.0.2.1")
     api = Api(server.app).as_admin()
     bound = api.port(api.network(), binding__host_id="h1", device_owner="compute:nova")
