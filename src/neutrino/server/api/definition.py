@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from neutrino.server import errors
-from neutrino.server.api.types import Type
+from neutrino.server.api.types import Schema, Type
 
 REQUIRED: Final = object()  # the default of an attribute that a create request must give
 
@@ -69,6 +69,9 @@ class Resource:
     # Actions of which Neutron notifies once, after they have succeeded, by events with other names than theirs.
     action_events: Mapping[str, ActionEvent] = field(default_factory=dict, hash=False)
     lookups: tuple[str, ...] = ()  # the same by GET: they change nothing
+    # JSON schemas by action or lookup: of its body, and of its answer if that is not the object.
+    bodies: Mapping[str, Schema] = field(default_factory=dict, hash=False)
+    answers: Mapping[str, Schema] = field(default_factory=dict, hash=False)
     key: str = "id"
     quota: bool | str = False  # whether their number is limited; a name if the limit has another one than the resource
     foreign_is_hidden: bool = False  # a refused change of another project's object is answered with 404

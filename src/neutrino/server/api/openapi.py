@@ -16,17 +16,17 @@ from neutrino.server.api.catalog import Served
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource
 from neutrino.server.api.resources.change import CHANGE
 from neutrino.server.api.resources.common import MAX_TAGS
-from neutrino.server.api.resources.router import GATEWAYS, ROUTES
-from neutrino.server.api.resources.trunk import SUBPORT, SUBPORTS
 from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages.body import SYNONYMS
 from neutrino.server.api.stages.query_string import CASCADE, filter_type
+from neutrino.server.api.types import STRING
+from neutrino.server.api.types import array_schema as _array
+from neutrino.server.api.types import object_schema as _object
 
 Json = dict[str, Any]
 Operation = tuple[tuple[str, str], Json]  # by method and path
 VERSION = "2.0"
 JSON = "application/json"
-STRING: Json = {"type": "string"}
 OBJECT: Json = {"type": "object"}
 NULL: Json = {"type": "null"}
 
@@ -163,14 +163,6 @@ def _answer(schema: Json | None, description: str = "Done.") -> Json:
     return {"description": description} | ({} if schema is None else {"content": {JSON: {"schema": schema}}})
 
 
-def _object(**properties: Json) -> Json:
-    return {"type": "object", "properties": properties, "required": sorted(properties)}
-
-
-def _array(items: Json) -> Json:
-    return {"type": "array", "items": items}
-
-
 _ERROR_TYPE: Json = {"type": "string", "description": "The type of the error, such as NetworkNotFound."}
 _COMMON: Json = {
     "Error": _object(NeutronError=_object(type=_ERROR_TYPE, message=STRING, detail=STRING)),
@@ -281,10 +273,10 @@ def _operations(one: Served) -> Iterator[Operation]:
         cascade = [_ref("parameters", CASCADE)] if one.delete_cascade else []
         yield _operation("DELETE", member, f"Delete: {word}", parameters=[*match, *cascade])
     for action in one.actions:
-        shown = _ACTION_ANSWERS.get(action) or {"anyOf": [single, _schema_ref(title)]}
-        yield _operation("PUT", f"{member}/{action}", f"{action} of: {word}", shown, _ACTION_BODIES.get(action))
+        shown = resource.answers.get(action) or {"anyOf": [single, _schema_ref(title)]}
+        yield _operation("PUT", f"{member}/{action}", f"{action} of: {word}", shown, resource.bodies.get(action))
     for lookup in one.lookups:
-        yield _operation("GET", f"{member}/{lookup}", f"{lookup} of: {word}", _LOOKUP_ANSWERS.get(lookup, OBJECT))
+        yield _operation("GET", f"{member}/{lookup}", f"{lookup} of: {word}", resource.answers.get(lookup, OBJECT))
     if resource.tagged:
         yield from _tag_operations(f"{base}/{{parent}}/tags")
 
@@ -338,45 +330,6 @@ def _create_body(resource: Resource, title: str) -> Json:
     if not resource.owned:
         return single
     return {"oneOf": [single, _object(**{resource.collection: {**_array(schema), "minItems": 1}})]}
-
-
-_CIDRS = _array({"type": "string", "examples": ["10.0.0.0/24"]})
-_ADDRESSES = _object(address_group=_object(addresses=_CIDRS))
-_PREFIXES = _object(prefixes=_CIDRS)
-_EXTRA_ROUTES = _object(router=_object(routes=ROUTES.schema()))
-_GATEWAYS = _object(router=_object(external_gateways=GATEWAYS.schema()))
-_INTERFACE: Json = {
-    "type": "object",
-    "properties": {"subnet_id": t.Uuid().schema(), "port_id": t.Uuid().schema()},
-    "minProperties": 1,
-}
-_RULE: Json = {"type": "object", "properties": {"firewall_rule_id": STRING}, "required": ["firewall_rule_id"]}
-_RULE_AND_PLACE: Json = {
-    **_RULE,
-    "properties": {"firewall_rule_id": STRING, "insert_before": STRING, "insert_after": STRING},
-}
-_ACTION_BODIES: dict[str, Json] = {
-    "insert_rule": _RULE_AND_PLACE,
-    "remove_rule": _RULE,
-    "onboard_network_subnets": _object(network_id=t.Uuid().schema()),
-    **dict.fromkeys(("add_addresses", "remove_addresses"), _ADDRESSES),
-    **dict.fromkeys(("add_prefixes", "remove_prefixes"), _PREFIXES),
-    **dict.fromkeys(("add_router_interface", "remove_router_interface"), _INTERFACE),
-    **dict.fromkeys(("add_extraroutes", "remove_extraroutes"), _EXTRA_ROUTES),
-    **dict.fromkeys(("add_subports", "remove_subports"), _object(sub_ports=SUBPORTS.schema())),
-    **{f"{verb}_external_gateways": _GATEWAYS for verb in ("add", "update", "remove")},
-}
-# Actions whose response is not the object.
-_ACTION_ANSWERS: dict[str, Json] = dict.fromkeys(
-    ("add_router_interface", "remove_router_interface"),
-    _object(
-        **dict.fromkeys(("id", "project_id", "tenant_id", "port_id", "network_id"), STRING),
-        subnet_id={"type": ["string", "null"]},
-        subnet_ids=_array(STRING),
-    ),
-)
-_ACTION_ANSWERS["onboard_network_subnets"] = _array(_object(id=STRING, cidr=STRING))
-_LOOKUP_ANSWERS: dict[str, Json] = {"get_subports": _object(sub_ports=_array(SUBPORT.schema()))}
 
 
 # --- other operations -------------------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from neutrino.model.addresses import Address, parse_address, parse_network
 from neutrino.server import errors
 
 Schema = dict[str, Any]
+STRING: Schema = {"type": "string"}
+CIDRS: Schema = {"type": "array", "items": {"type": "string", "examples": ["10.0.0.0/24"]}}
 # PostgreSQL and MariaDB refuse larger numbers in an INTEGER column, which would be a 500.
 DB_INTEGER_MAX = 2**31 - 1
 
@@ -24,6 +26,15 @@ MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 DOMAIN_KEYWORDS = frozenset({"<project_id>", "<project_name>", "<user_id>", "<user_name>"})
 DNS_LABEL = re.compile(r"(?!-)[a-zA-Z0-9-]{1,63}(?<!-)")
 TRUE, FALSE = {"true", "t", "1", "yes", "y", "on"}, {"false", "f", "0", "no", "n", "off"}
+
+
+def object_schema(**properties: Schema) -> Schema:
+    """The schema of an object that has all these properties."""
+    return {"type": "object", "properties": properties, "required": sorted(properties)}
+
+
+def array_schema(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
 
 
 class Invalid(ValueError):

@@ -113,6 +113,15 @@ FIREWALL_RULE = Resource(
     ),
 )
 
+
+def _action_body(*properties: str) -> t.Schema:
+    return {
+        "type": "object",
+        "properties": dict.fromkeys(properties, t.STRING),
+        "required": ["firewall_rule_id"],
+    }
+
+
 FIREWALL_POLICY = Resource(
     name="firewall_policy",
     collection="firewall_policies",
@@ -120,6 +129,10 @@ FIREWALL_POLICY = Resource(
     quota=True,
     tagged=True,
     actions=("insert_rule", "remove_rule"),
+    bodies={
+        "insert_rule": _action_body("firewall_rule_id", "insert_before", "insert_after"),
+        "remove_rule": _action_body("firewall_rule_id"),
+    },
     not_found=errors.FirewallPolicyNotFound,
     attributes=(
         *_IDENTITY,

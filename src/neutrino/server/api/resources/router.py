@@ -56,14 +56,25 @@ GATEWAYS = t.Parsed(parse_gateways, t.ListOf(_GATEWAY, max_items=MAX_GATEWAYS))
 PROTOCOL = t.Parsed(parse_protocol, {"enum": sorted(PROTOCOLS)})
 PROTOCOL_WORDS = t.OneOf(tuple(sorted(PROTOCOLS)))
 
+_INTERFACE_ACTIONS = ("add_router_interface", "remove_router_interface")
+_INTERFACE: t.Schema = {
+    "type": "object",
+    "properties": {"subnet_id": t.Uuid().schema(), "port_id": t.Uuid().schema()},
+    "minProperties": 1,
+}
+
+
+def _of_router(**properties: t.Schema) -> t.Schema:
+    return t.object_schema(router=t.object_schema(**properties))
+
+
 ROUTER = Resource(
     name="router",
     quota=True,
     tagged=True,
     not_found=errors.RouterNotFound,
     actions=(
-        "add_router_interface",
-        "remove_router_interface",
+        *_INTERFACE_ACTIONS,
         "add_extraroutes",
         "remove_extraroutes",
         "add_external_gateways",
@@ -74,6 +85,22 @@ ROUTER = Resource(
         "add_router_interface": ActionEvent("router.interface.create", "router_interface"),
         "remove_router_interface": ActionEvent("router.interface.delete", "router_interface"),
     },
+    bodies={
+        **dict.fromkeys(_INTERFACE_ACTIONS, _INTERFACE),
+        **dict.fromkeys(("add_extraroutes", "remove_extraroutes"), _of_router(routes=ROUTES.schema())),
+        **{
+            f"{verb}_external_gateways": _of_router(external_gateways=GATEWAYS.schema())
+            for verb in ("add", "update", "remove")
+        },
+    },
+    answers=dict.fromkeys(
+        _INTERFACE_ACTIONS,
+        t.object_schema(
+            **dict.fromkeys(("id", "project_id", "tenant_id", "port_id", "network_id"), t.STRING),
+            subnet_id={"type": ["string", "null"]},
+            subnet_ids=t.array_schema(t.STRING),
+        ),
+    ),
     attributes=(
         *IDENTITY,
         ADMIN_STATE_UP,

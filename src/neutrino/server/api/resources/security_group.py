@@ -115,6 +115,9 @@ ADDRESS_GROUP = Resource(
     quota=True,
     foreign_is_hidden=True,
     actions=("add_addresses", "remove_addresses"),
+    bodies=dict.fromkeys(
+        ("add_addresses", "remove_addresses"), t.object_schema(address_group=t.object_schema(addresses=t.CIDRS))
+    ),
     attributes=(
         *IDENTITY,
         creatable("addresses", t.ListOf(t.Cidr(), nullable=True, max_items=MAX_ADDRESSES)),

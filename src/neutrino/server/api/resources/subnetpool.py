@@ -19,6 +19,11 @@ SUBNETPOOL = Resource(
     tagged=True,
     not_found=errors.SubnetPoolNotFound,
     actions=("add_prefixes", "remove_prefixes", "onboard_network_subnets"),
+    bodies={
+        **dict.fromkeys(("add_prefixes", "remove_prefixes"), t.object_schema(prefixes=t.CIDRS)),
+        "onboard_network_subnets": t.object_schema(network_id=t.Uuid().schema()),
+    },
+    answers={"onboard_network_subnets": t.array_schema(t.object_schema(id=t.STRING, cidr=t.STRING))},
     attributes=(
         ID,
         writable("name", t.Text(255, min=1, blank=False), default=REQUIRED, searchable=True),

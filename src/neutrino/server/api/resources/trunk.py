@@ -55,7 +55,9 @@ TRUNK = Resource(
     quota=True,
     tagged=True,
     actions=("add_subports", "remove_subports"),
+    bodies=dict.fromkeys(("add_subports", "remove_subports"), t.object_schema(sub_ports=SUBPORTS.schema())),
     lookups=("get_subports",),
+    answers={"get_subports": t.object_schema(sub_ports=t.array_schema(SUBPORT.schema()))},
     not_found=errors.TrunkNotFound,
     attributes=(
         *IDENTITY,
