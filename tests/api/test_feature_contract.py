@@ -102,3 +102,4 @@ def test_it_adds_fields_that_the_objects_have(feature: Feature) -> None:
     types = {kind.source: kind.kind.type for kind in features.sources().kinds if kind.takes_additions}
     for part in feature.feed.parts:
         assert part.defaults.keys() <= set(types[part.of].__struct_fields__)
+    assert {one.of for one in (*feature.feed.inner, *feature.feed.placed)} <= types.keys()

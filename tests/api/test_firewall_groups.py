@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.firewall.status import FirewallStatus
+from neutrino.features.firewall.tables import firewall_groups
 from neutrino.feed.messages import Status
-from neutrino.server.db import tables as t
-from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
@@ -236,7 +236,7 @@ def test_ports_join_the_default_group_when_they_are_bound(another_server: Callab
 
 def report(server: Server, host: str, group_id: str, status: str, *, behind: int = 0, **more: str) -> bool:
     with server.db.read() as connection:
-        c = t.firewall_groups.c
+        c = firewall_groups.c
         revision = connection.execute(sa.select(c.revision_number).where(c.id == group_id)).scalar_one()
     message = Status(kind="firewall_group", id=group_id, status=status, revision=revision - behind, **more)
     return FirewallStatus(server.db).take(host, message)

@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.errors import RefusedToStart
+from neutrino.features.firewall.resources import MAX_RULES
 from neutrino.model.objects import Object
-from neutrino.server.api.resources.firewall import MAX_RULES
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.firewalls import policy_with

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from neutrino.features.firewall.status import FirewallStatus
 from neutrino.features.metering.traffic import TrafficReports
 from neutrino.features.vpn.status import VpnStatus
 from neutrino.feed.address import Address, parse
@@ -20,7 +21,6 @@ from neutrino.model.state import Object
 from neutrino.server import features
 from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.feed.declarations import Sources
-from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, one_word
 from neutrino.server.feed.server import FeedOptions, FeedServer

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from neutrino.features.firewall.trace import TracedFirewalls
 from neutrino.features.local_ip.trace import Association, TracedLocalIps
 from neutrino.features.vpn.trace import TracedTunnels
 from neutrino.model.firewall import FirewallGroup, FirewallRule
@@ -279,7 +280,9 @@ class Cloud:
 
     def snapshot(self) -> Snapshot:
         subnets = {s.id: Named(s.id, n.project_id) for n in self.networks.values() for s in n.subnets}
-        rules = {key: Named(key, OWN) for key in (*self.groups, *self.firewalls, *self.policies)}
+        rules = {key: Named(key, OWN) for key in (*self.groups, *self.policies)}
+        of_ports = {key: port.port.firewall_group_id for key, port in self.ports.items()}
+        firewalls = TracedFirewalls(self.firewalls, {key: Named(key, OWN) for key in self.firewalls}, of_ports)
         return Snapshot(
             ports=self.ports,
             networks=self.networks,
@@ -287,11 +290,10 @@ class Cloud:
             members=self.members,
             address_groups=self.address_groups,
             qos_policies=self.policies,
-            firewall_groups=self.firewalls,
             routers=self.routers,
             floating_ips=self.fips,
             forwardings=self.forwardings,
-            parts=(TracedLocalIps(tuple(self.local_ips)), TracedTunnels()),
+            parts=(firewalls, TracedLocalIps(tuple(self.local_ips)), TracedTunnels()),
             hosts=self.hosts,
             named={**subnets, **rules},
         )

@@ -11,13 +11,14 @@ import pytest
 
 import neutrino.features
 from neutrino.features.bgp import resources as bgp
+from neutrino.features.firewall.resources import parse_address as firewall_address
 from neutrino.features.metering import resources as metering
 from neutrino.features.taas.resources import parse_collector
 from neutrino.features.vpn import resources as vpn
 from neutrino.model import fields
 from neutrino.model.addresses import parse_address, parse_interface, parse_network, tunnel_address_fault
 from neutrino.server.api import types as t
-from neutrino.server.api.resources import common, firewall, port, security_group, subnet
+from neutrino.server.api.resources import common, port, security_group, subnet
 from neutrino.server.securitygroups.address_groups import parse_addresses
 
 MAPPED = ("::ffff:127.0.0.1", "::FFFF:7f00:1", "0:0:0:0:0:ffff:a9fe:a9fe", "::ffff:0.0.0.0")
@@ -66,7 +67,7 @@ ANY: dict[str, Callable[[str], Any]] = {
     "remote prefix": security_group.parse_prefix,
     "address group": lambda text: parse_addresses({"addresses": [text]}),
     "metering": metering.parse_prefix,
-    "firewall rule": firewall.parse_address,
+    "firewall rule": firewall_address,
 }
 CIDRS: dict[str, Callable[[str], Any]] = {
     "prefix": t.Cidr().parse,

@@ -64,7 +64,6 @@ TABLE: dict[tuple[str, str], Names] = {
         names={
             "neutron.services.l3_router.l3_router_plugin.L3RouterPlugin": "router",
             "neutron.services.qos.qos_plugin.QoSPlugin": "qos",
-            "neutron_fwaas.services.firewall.fwaas_plugin_v2.FirewallPluginV2": "firewall_v2",
             "neutron.services.trunk.plugin.TrunkPlugin": "trunk",
             **dict.fromkeys(
                 (

@@ -63,11 +63,6 @@ SECURITY_GROUP_INGRESS = Problem(
     "No security group of the receiving port allows the packet.",
     "Add an ingress rule to a security group of the receiving port.",
 )
-FIREWALL_GROUP = Problem(
-    "firewall-group",
-    "A firewall group of an instance's port or of a router does not allow the packet.",
-    "Change the rules of the firewall group's policy, or their order.",
-)
 PACKET_TOO_BIG = Problem(
     "packet-too-big",
     "The packet is larger than the MTU, and may not be fragmented.",

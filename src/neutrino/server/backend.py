@@ -14,7 +14,6 @@ from neutrino.server import config, features
 from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
 from neutrino.server.dns.build import ExternalDns, build_dns
 from neutrino.server.events import nova
-from neutrino.server.feed.reports.firewall_status import FirewallStatus
 from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, TakeStatus, one_word
 from neutrino.server.feed.reports.trunk_status import TrunkStatus
@@ -78,8 +77,6 @@ def host_reports(backend: Backend) -> Reports:
     db, registry, provisioning = services.db, services.registry, services.core.provisioning
     plugins, answered = services.conf.service_plugins, OpenQueries(db).take_answer
     statuses: dict[str, TakeStatus] = {}
-    if "firewall_v2" in plugins:
-        statuses["firewall_group"] = FirewallStatus(db).take
     if "trunk" in plugins:
         statuses["trunk"] = TrunkStatus(db).take
 

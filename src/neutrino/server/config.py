@@ -18,12 +18,11 @@ from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
 from neutrino.server.db.session import FAILOVER_SECONDS, Database
 from neutrino.server.dns import config as dns
-from neutrino.server.fwaas import config as firewall
 from neutrino.server.l3.config import OPTIONS as L3
 from neutrino.server.ui import config as ui
 
-# Neutron's defaults. Those of port forwardings, address groups and firewall rules bound the nft elements and flows that a
-# project costs its hosts.
+# Neutron's defaults. Those of port forwardings and address groups bound the nft elements and flows that a project costs
+# its hosts.
 QUOTAS = {
     "network": 100,
     "subnet": 100,
@@ -39,9 +38,6 @@ QUOTAS = {
     "port_forwarding": 100,
     "address_group": 10,
     "qos_policy": -1,
-    "firewall_group": 10,
-    "firewall_policy": 10,
-    "firewall_rule": 100,
 }
 
 
@@ -128,7 +124,7 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             "service_plugins",
             type=list_type("DEFAULT", "service_plugins"),
             default=[
-                *("router", "qos", "firewall_v2", "trunk"),
+                *("router", "qos", "trunk"),
                 *(feature.name for feature in features.installed() if feature.by_default),
             ],
             help="Features, each with resources of its own.",
@@ -180,7 +176,6 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.BoolOpt("allow_automatic_dhcp_failover", default=True, help="Move networks away from dead DHCP agents."),
         cfg.ListOpt("default_availability_zones", default=[], help="Zones of networks that name none."),
         *L3,
-        *firewall.GENERAL,
         *dns.GENERAL,
         cfg.BoolOpt(
             "notify_nova_on_port_status_changes",
@@ -314,7 +309,6 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
         )
         for name, limit in quotas().items()
     ],
-    firewall.GROUP: firewall.DEFAULT_RULES,
     "designate": dns.DESIGNATE,
     "rfc2136": dns.RFC2136,
     "nova": [  # keystoneauth registers its own options in this group (`events/nova.py`)

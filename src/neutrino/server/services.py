@@ -14,6 +14,7 @@ from neutrino.server.api.routes import Route
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
+from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.scheduler import AgentScheduler
@@ -57,6 +58,7 @@ class ResourcePlugin:
 
     extensions: Sequence[Extension] = ()  # beyond those that the feature declares
     collections: Sequence[tuple[Any, ...]] = ()  # each a resource, and the objects that serve it
+    ports: Sequence[PortUse] = ()  # the same: uses that need the services
     begin: Callable[[], object] = lambda: None  # called by each process of a server when it starts
     schedulers: Sequence[AgentScheduler] = ()  # of its objects on agents
     routes: Callable[[Authorizer], Sequence[Route]] = lambda authorizer: ()  # paths beside those of resources

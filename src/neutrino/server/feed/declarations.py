@@ -7,14 +7,14 @@ change affects. `Sources` is all of them together, in the order in which records
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from graphlib import TopologicalSorter
 from itertools import chain
 from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from neutrino.model.objects import Object, Values
+from neutrino.model.objects import Values
 from neutrino.server.feed.reports.rules import Statuses
 from neutrino.server.feed.stores import Reader, ServedKind
 
@@ -39,25 +39,53 @@ class Placed:
     read: Callable[[Connection, Ids], Callable[[Any, Any], Any]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    """Fields of objects inside another feature's object, such as those of a router's interfaces."""
+
+    of: str  # the source whose reader takes it
+    # Returns a function of an object without a host: the object with these fields.
+    read: Callable[[Connection, Ids], Callable[[Any], Any]]
+
+
+@dataclass(frozen=True)
+class Added:
+    """What features add to some records."""
+
+    defaults: Values
+    parts: Sequence[Mapping[str, Values]]
+    inner: Sequence[Callable[[Any], Any]]
+    placed: Sequence[Callable[[Any, Any], Any]]
+
+    def fields(self, key: str) -> Values:
+        """The added fields of the object with this id."""
+        return {**self.defaults, **{k: v for part in self.parts for k, v in part.get(key, {}).items()}}
+
+    def complete(self, base: Any) -> Any:
+        """The object with the added fields of objects inside it."""
+        return reduce(lambda value, add: add(value), self.inner, base)
+
+    def place(self, record: Any, base: Any) -> Any:
+        """The record as it is on the hosts that features place it on."""
+        return reduce(lambda value, place: place(value, base), self.placed, record)
+
+
 @dataclass(frozen=True)
 class Additions:
     """What features add to the records of one source."""
 
     parts: Sequence[Part] = ()
+    inner: Sequence[Inner] = ()
     placed: Sequence[Placed] = ()
 
-    def read(self, connection: Connection, ids: Ids) -> tuple[Callable[[str], Object], Callable[[Any, Any], Any]]:
-        """Read them for these records: the added fields by id, and what places a record on further hosts."""
-        defaults = {name: value for part in self.parts for name, value in part.defaults.items()}
-        fields = [part.read(connection, ids) for part in self.parts]
-        placing = [placed.read(connection, ids) for placed in self.placed]
-
-        def place(record: Any, base: Any) -> Any:
-            for one in placing:
-                record = one(record, base)
-            return record
-
-        return lambda key: defaults | {k: v for some in fields for k, v in some.get(key, {}).items()}, place
+    def read(self, connection: Connection, ids: Ids) -> Added:
+        """Read them for these records."""
+        return Added(
+            {name: value for part in self.parts for name, value in part.defaults.items()},
+            [part.read(connection, ids) for part in self.parts],
+            [inner.read(connection, ids) for inner in self.inner],
+            [placed.read(connection, ids) for placed in self.placed],
+        )
 
 
 NO_ADDITIONS = Additions()
@@ -104,6 +132,7 @@ class Feed:
 
     kinds: Sequence[ServedKind] = ()
     parts: Sequence[Part] = ()
+    inner: Sequence[Inner] = ()
     placed: Sequence[Placed] = ()
     references: Sequence[Reference] = ()
     affects: Sequence[Affects] = ()
@@ -139,6 +168,7 @@ def assemble(feeds: Iterable[Feed]) -> Sources:
 def _additions(feeds: Sequence[Feed], source: str) -> Additions:
     return Additions(
         [part for feed in feeds for part in feed.parts if part.of == source],
+        [inner for feed in feeds for inner in feed.inner if inner.of == source],
         [placed for feed in feeds for placed in feed.placed if placed.of == source],
     )
 

@@ -9,12 +9,12 @@ from operator import attrgetter
 from typing import Final
 
 from neutrino.model.kinds import KINDS
-from neutrino.model.roles import L2, L3
+from neutrino.model.roles import L2
 from neutrino.model.routing import Router
 from neutrino.model.state import Network, Port, SecurityGroup
 from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Affects, Feed, Part, Placed, Reference
-from neutrino.server.feed.readers import firewalls, l2, qos, routers, trunks
+from neutrino.server.feed.readers import l2, qos, routers, trunks
 from neutrino.server.feed.records import TUNNEL_TYPES
 from neutrino.server.feed.reports.rules import DONE_OR_NOT, UP_OR_DOWN, ReportedStatus, prefix
 from neutrino.server.feed.stores import ServedKind
@@ -36,14 +36,6 @@ def _router_policies(router: Router) -> Iterable[str]:
     floating = (each.qos_policy_id for each in router.floating_ips)
     forwarded = (each.qos_policy_id for each in router.port_forwardings)
     return filter(None, (router.gateway_qos_policy_id, *floating, *forwarded))
-
-
-def _firewall_group(port: Port) -> Iterable[str]:
-    return (port.firewall_group_id,) if port.firewall_group_id else ()
-
-
-def _router_firewall_groups(router: Router) -> Iterable[str]:
-    return filter(None, (each.firewall_group_id for each in (*router.interfaces, *router.snat_interfaces)))
 
 
 def _address_groups(group: SecurityGroup) -> Iterable[str]:
@@ -142,19 +134,6 @@ QOS: Final = Feed(
         Reference("qos_policy", "router", _router_policies),
     ),
 )
-FIREWALL: Final = Feed(
-    kinds=(
-        ServedKind(
-            KINDS["firewall_group"], stores.SharedObjects, source="firewall_group", read=firewalls.read_firewall_groups
-        ),
-    ),
-    references=(
-        Reference("firewall_group", "port", _firewall_group),
-        Reference("firewall_group", "router", _router_firewall_groups),
-    ),
-    affects=(Affects(records="firewall_group", named=("firewall_rule", "firewall_policy"), find=firewalls.groups_of),),
-    statuses={"firewall_group": ReportedStatus(DONE_OR_NOT, frozenset({L2, L3}))},
-)
 TRUNK: Final = Feed(
     parts=(Part(of="port", defaults={}, read=trunks.read_trunks),),
     placed=(Placed(of="port", read=trunks.read_inactive_hosts),),
@@ -162,4 +141,4 @@ TRUNK: Final = Feed(
     statuses={"trunk": ReportedStatus(DONE_OR_NOT, frozenset({L2}))},
 )
 # Features without a package of their own.
-UNPACKAGED: Final = (ROUTERS, QOS, FIREWALL, TRUNK)
+UNPACKAGED: Final = (ROUTERS, QOS, TRUNK)

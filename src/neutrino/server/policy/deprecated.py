@@ -24,8 +24,6 @@ _RULES = {
         get_auto_allocated_topology delete_auto_allocated_topology get_floatingip update_floatingip delete_floatingip
         get_ndp_proxy update_ndp_proxy delete_ndp_proxy
         get_trunk update_trunk delete_trunk add_subports remove_subports
-        update_firewall_group delete_firewall_group update_firewall_policy delete_firewall_policy
-        update_firewall_rule delete_firewall_rule insert_rule remove_rule
     """,
     "rule:regular_user": """
         create_network create_network:port_security_enabled create_port create_port:device_id update_port:device_id
@@ -35,7 +33,7 @@ _RULES = {
         create_ndp_proxy create_trunk get_subports
         get_policy get_rule_type get_policy_bandwidth_limit_rule get_policy_dscp_marking_rule
         get_policy_minimum_bandwidth_rule get_alias_bandwidth_limit_rule get_alias_dscp_marking_rule
-        get_alias_minimum_bandwidth_rule create_firewall_group create_firewall_policy create_firewall_rule
+        get_alias_minimum_bandwidth_rule
     """,
     "rule:admin_or_ext_parent_owner": """
         create_floatingip_port_forwarding get_floatingip_port_forwarding update_floatingip_port_forwarding
@@ -65,9 +63,6 @@ _RULES = {
     f"{_OWNER} or rule:shared_subnetpools": "get_subnetpool",
     f"{_OWNER} or rule:shared_address_scopes": "get_address_scope",
     f"{_OWNER} or rule:shared_address_groups": "get_address_group",
-    f"{_OWNER} or rule:shared_firewall_groups": "get_firewall_group",
-    f"{_OWNER} or rule:shared_firewall_policies": "get_firewall_policy",
-    f"{_OWNER} or rule:shared_firewall_rules": "get_firewall_rule",
     "role:manager and project_id:%(project_id)s": "create_router:tags update_router:tags delete_router:tags",
 }
 

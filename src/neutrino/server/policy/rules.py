@@ -276,24 +276,6 @@ QOS = {
 }
 
 
-def _firewall(name: str, collection: str) -> dict[str, str]:
-    shared = f"shared_{collection}"
-    reader = any_of(ADMIN, READER, f"rule:{shared}")
-    return {
-        shared: f"field:{collection}:shared=True",
-        **crud(name, ADMIN_OR_MEMBER, reader),
-        **tags(name, ADMIN_OR_MEMBER, reader),
-        **setting(name, {"shared": ADMIN}, ("create", "update", "delete")),
-    }
-
-
-FIREWALL = {
-    **_firewall("firewall_group", "firewall_groups"),
-    **_firewall("firewall_policy", "firewall_policies"),
-    **_firewall("firewall_rule", "firewall_rules"),
-    **dict.fromkeys(("insert_rule", "remove_rule"), ADMIN_OR_MEMBER),
-}
-
 TRUNK = {
     **crud("trunk", ADMIN_OR_MEMBER, ADMIN_OR_READER),
     **tags("trunk", ADMIN_OR_MEMBER, ADMIN_OR_READER),
@@ -321,7 +303,6 @@ DEFAULTS = (
     | ROUTER
     | FLOATINGIP
     | QOS
-    | FIREWALL
     | TRUNK
     | HISTORY
 )

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy.engine import Connection
 
 if TYPE_CHECKING:
+    from neutrino.model.routing import RouterInterface
     from neutrino.server.trace.steps.parts import Part
     from neutrino.server.trace.steps.walk import Walk
-    from neutrino.server.trace.values import TracedPort
+    from neutrino.server.trace.values import Snapshot, TracedPort
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,15 @@ class TracePart:
         """Ports that the packet may be led to: they are read too."""
         return ()
 
+    def with_rules(self, connection: Connection, snapshot: Snapshot) -> TracePart:
+        """The part with what it needs of the ports, networks and routers of the trace, once these are read."""
+        return self
+
     def sent_by_port(self, walk: Walk, port: TracedPort) -> None:
-        """On the switch, before the firewall of the sending port."""
+        """On the switch, before the filters of the sending port."""
+
+    def filters_sender(self, walk: Walk, port: TracedPort) -> None:
+        """On the switch, before the security groups of the sending port: a filter of the feature."""
 
     def sent_by_router(self, walk: Walk, network_id: str) -> None:
         """On the switch, from a router to a network."""
@@ -48,8 +56,14 @@ class TracePart:
         """In a distributed router: what the packets are, this one among them, that leave by its central part; or empty."""
         return ""
 
+    def filters_routed(self, walk: Walk, came: RouterInterface | None, leaves: RouterInterface) -> None:
+        """In a router, between two interfaces, before the source is translated: a filter of the feature."""
+
+    def filters_receiver(self, walk: Walk, port: TracedPort) -> None:
+        """On the switch, after the security groups of the receiving port: a filter of the feature."""
+
     def received_by_port(self, walk: Walk, port: TracedPort) -> None:
-        """On the switch, after the firewall of the receiving port."""
+        """On the switch, after the filters of the receiving port."""
 
 
 ReadTracePart = Callable[[Connection, Reached], TracePart]

@@ -17,7 +17,6 @@ from neutrino.model import state as m
 from neutrino.server.db import tables as t
 from neutrino.server.feed.declarations import NO_ADDITIONS, Additions
 from neutrino.server.feed.readers import l2
-from neutrino.server.feed.readers.firewalls import PORT_GROUP, read_firewall_groups
 from neutrino.server.feed.readers.qos import read_policies
 from neutrino.server.feed.readers.routers import (
     read_agent_gateways,
@@ -111,7 +110,7 @@ def read_snapshot(
     reached = Reached(found.networks - found.external, found.addresses, lambda: _senders(connection, found, routers))
     of_features = tuple(read(connection, reached) for read in parts)
     ports = _ports(connection, found, by_address | {key for part in of_features for key in part.port_ids})
-    hosts = _hosts(connection, registry, _host_names(ports.values(), routers.values()))
+    hosts = _hosts(connection, registry, _hostread_names(ports.values(), routers.values()))
     return _with_rules(
         connection,
         found,
@@ -203,7 +202,7 @@ def _forwardings(connection: Connection, floating: Mapping[str, TracedFloatingIp
 
 def _senders(connection: Connection, found: _Found, routers: Mapping[str, TracedRouter]) -> set[str]:
     """The hosts that may send the packet."""
-    return read_ids(connection, sa.select(_p.host), _p.id, sorted(found.ports)) | _host_names((), routers.values())
+    return read_ids(connection, sa.select(_p.host), _p.id, sorted(found.ports)) | _hostread_names((), routers.values())
 
 
 # --- ports ------------------------------------------------------------------------------------------------------------
@@ -211,7 +210,7 @@ def _senders(connection: Connection, found: _Found, routers: Mapping[str, Traced
 _PORTS = select(
     m.Port,
     t.ports,
-    *(_p.name, _p.project_id, _p.status, PORT_GROUP),
+    *(_p.name, _p.project_id, _p.status),
     *(_p.fixed_ips, _p.allowed_address_pairs, _p.security_groups),
     _rp.router_id,
 ).outerjoin(t.router_ports, _rp.port_id == _p.id)
@@ -270,18 +269,13 @@ def _port(row: Any, binding: Any, blocks: Collection[str]) -> TracedPort:
 
 
 def _with_rules(connection: Connection, found: _Found, base: Snapshot) -> Snapshot:
-    """The snapshot with security groups, firewall groups, QoS policies and names."""
+    """The snapshot with security groups, QoS policies, names, and the rules of features."""
     ports = [port for port in base.ports.values() if not port.router_id]
     groups = dict(l2.read_security_groups(connection, sorted({g for port in ports for g in port.port.security_groups})))
     rules = [rule for group in groups.values() for rule in group.rules]
     remote = {rule.remote_group_id for rule in rules if rule.remote_group_id}
     address_groups = {rule.remote_address_group_id for rule in rules if rule.remote_address_group_id}
     routers = [router.router for router in base.routers.values()]
-    interfaces = [
-        *(each for r in routers for each in (*r.interfaces, *r.snat_interfaces, *r.extra_gateways)),
-        *(r.gateway for r in routers if r.gateway is not None),
-    ]
-    firewalls = {port.port.firewall_group_id for port in ports} | {each.firewall_group_id for each in interfaces}
     policies = {port.port.qos_policy_id for port in ports}
     policies |= {network.qos_policy_id for network in base.networks.values()}
     policies |= {router.gateway_qos_policy_id for router in routers}
@@ -292,10 +286,9 @@ def _with_rules(connection: Connection, found: _Found, base: Snapshot) -> Snapsh
     for fip in base.floating_ips.values():
         addresses |= {fip.floating_ip_address, fip.fixed_ip_address} - {""}
     subnets = {subnet.id for network in base.networks.values() for subnet in network.subnets}
-    named = dict(_names(connection, t.security_groups, groups))
-    named |= _names(connection, t.firewall_groups, firewalls - {""})
-    named |= _names(connection, t.qos_policies, policies - {""})
-    named |= _names(connection, t.subnets, subnets)
+    named = dict(read_names(connection, t.security_groups, groups))
+    named |= read_names(connection, t.qos_policies, policies - {""})
+    named |= read_names(connection, t.subnets, subnets)
     return Snapshot(
         **(
             {name: getattr(base, name) for name in base.__dataclass_fields__}
@@ -303,9 +296,9 @@ def _with_rules(connection: Connection, found: _Found, base: Snapshot) -> Snapsh
                 "security_groups": groups,
                 "members": _members(connection, sorted(remote), sorted(addresses)),
                 "address_groups": dict(l2.read_address_groups(connection, sorted(address_groups))),
-                "firewall_groups": dict(read_firewall_groups(connection, sorted(firewalls - {""}))),
                 "qos_policies": dict(read_policies(connection, sorted(policies - {""}))),
                 "named": named,
+                "parts": tuple(part.with_rules(connection, base) for part in base.parts),
             }
         )
     )
@@ -333,7 +326,7 @@ def _members(
     return {group: frozenset(members) for group, members in found.items()}
 
 
-def _names(connection: Connection, table: sa.Table, ids: Collection[str]) -> Iterator[tuple[str, Named]]:
+def read_names(connection: Connection, table: sa.Table, ids: Collection[str]) -> Iterator[tuple[str, Named]]:
     statement = sa.select(table.c.id, table.c.name, table.c.project_id)
     for row in read_rows(connection, statement, table.c.id, sorted(ids)):
         yield row.id, Named(row.name, row.project_id)
@@ -342,7 +335,7 @@ def _names(connection: Connection, table: sa.Table, ids: Collection[str]) -> Ite
 # --- hosts ------------------------------------------------------------------------------------------------------------
 
 
-def _host_names(ports: Iterable[TracedPort], routers: Iterable[TracedRouter]) -> set[str]:
+def _hostread_names(ports: Iterable[TracedPort], routers: Iterable[TracedRouter]) -> set[str]:
     names = {port.port.host for port in ports if port.port.host}
     for router in routers:
         names |= {placement.host for placement in router.placements} | router.local_hosts

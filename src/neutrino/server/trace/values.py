@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from neutrino.model.firewall import FirewallGroup
 from neutrino.model.qos import QosPolicy
 from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import AddressGroup, Member, Network, Port, SecurityGroup
@@ -118,7 +117,6 @@ class Snapshot:
     members: Mapping[str, frozenset[Member]] = field(default_factory=dict)  # of remote groups
     address_groups: Mapping[str, AddressGroup] = field(default_factory=dict)
     qos_policies: Mapping[str, QosPolicy] = field(default_factory=dict)
-    firewall_groups: Mapping[str, FirewallGroup] = field(default_factory=dict)
     routers: Mapping[str, TracedRouter] = field(default_factory=dict)
     floating_ips: Mapping[str, TracedFloatingIp] = field(default_factory=dict)
     forwardings: Mapping[str, str] = field(default_factory=dict)  # port forwarding → its floating IP
@@ -186,7 +184,7 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True):
     """What a connection's first packet has left behind: what its replies depend on."""
 
     tracked: frozenset[str] = frozenset()  # ports whose stateful security groups track the connection
-    groups: frozenset[str] = frozenset()  # ports whose firewall groups have let it pass
+    allowed: frozenset[tuple[str, str]] = frozenset()  # filters of features that track it: kind of step, and port
     translations: tuple[Translation, ...] = ()
 
 

@@ -10,15 +10,6 @@ from neutrino.server.db.tables.changes import change_head, changes
 from neutrino.server.db.tables.columns import Json, counted_rows, histories, history_of, metadata, quota_of
 from neutrino.server.db.tables.dns import dns_callers, dns_records
 from neutrino.server.db.tables.drivers import journal, network_attributes, port_attributes, subnet_attributes
-from neutrino.server.db.tables.firewalls import (
-    default_firewall_groups,
-    firewall_group_hosts,
-    firewall_group_ports,
-    firewall_groups,
-    firewall_policies,
-    firewall_policy_rules,
-    firewall_rules,
-)
 from neutrino.server.db.tables.hosts import agents, host_credentials, host_queries, server_processes
 from neutrino.server.db.tables.networks import (
     address_scopes,

@@ -14,12 +14,10 @@ from neutrino.model import agents as words
 from neutrino.model import state as m
 from neutrino.model.addresses import tunnel_address_fault
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption, DhcpPort, DnsName
-from neutrino.model.objects import Values
 from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup
-from neutrino.server.feed.declarations import NO_ADDITIONS, Additions, Changed
-from neutrino.server.feed.readers.firewalls import PORT_GROUP
+from neutrino.server.feed.declarations import NO_ADDITIONS, Added, Additions, Changed
 from neutrino.server.feed.readers.rows import (
     Ids,
     build,
@@ -101,7 +99,7 @@ _JSON_OF_PORTS = (
     _p.dns_assignment,
     _p.hints,
 )
-_PORTS = RowsLookup(select(m.Port, t.ports, _p.project_id, PORT_GROUP, *_JSON_OF_PORTS))
+_PORTS = RowsLookup(select(m.Port, t.ports, _p.project_id, *_JSON_OF_PORTS))
 _TUNNEL_SEGMENTS = RowsLookup(sa.select(_seg.id).where(one_of(_seg.network_type, sorted(TUNNEL_TYPES))))
 
 
@@ -112,11 +110,14 @@ def read_ports(
     # Of some ports only their segments are looked up; at the start all tunnel segments are read in one query.
     segments = {_segment_of(b.levels) for each in bindings.values() for b in each} if ids is not None else None
     tunnels = {row.id for row in read_rows(connection, _TUNNEL_SEGMENTS, _seg.id, segments)}
-    fields, place = additions.read(connection, ids)
+    added = additions.read(connection, ids)
     for row in read_rows(connection, _PORTS, _p.id, ids):
         own = bindings.get(row.id, ())
-        record, port = _record(row, own, tunnels, fields(row.id))
-        yield row.id, migrating(place(record, port), [each.host for each in own if each.inactive_since != EXPIRED])
+        record, port = _record(row, own, tunnels, added)
+        yield (
+            row.id,
+            migrating(added.place(record, port), [each.host for each in own if each.inactive_since != EXPIRED]),
+        )
 
 
 # Ports that agree in such a column share its value: decoded once, and kept once.
@@ -147,8 +148,8 @@ def _steering_of(hints: str) -> str:
     return str(switch.get("other_config", {}).get("tx-steering", ""))
 
 
-def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], further: Values) -> tuple[PortRecord, m.Port]:
-    """A port with its bindings, and without a host. `further`: fields that features add."""
+def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], added: Added) -> tuple[PortRecord, m.Port]:
+    """A port with its bindings, and without a host."""
     fixed = decode_fixed_ips(row.fixed_ips)
     pairs = _pairs.decode(row.allowed_address_pairs) if row.allowed_address_pairs != "[]" else ()
     groups, group_set = _groups_of(row.security_groups)
@@ -156,7 +157,7 @@ def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], further: Value
     shared: dict[str, Any] = {"network_id": network_id, "device_owner": owner}
     shared |= {"fixed_ips": fixed, "allowed_address_pairs": pairs}
     own = {"security_groups": groups, "qos_policy_id": row.qos_policy_id or "", "tx_steering": _steering_of(row.hints)}
-    port = build(m.Port, row, **own, **shared, **further)
+    port = added.complete(build(m.Port, row, **own, **shared, **added.fields(row.id)))
     bound = {each.host: each for each in (_bound(port, binding) for binding in bindings)}
     forwarding = None
     for each in bound.values():

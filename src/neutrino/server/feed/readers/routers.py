@@ -22,12 +22,10 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
 from neutrino.model import routing as m
-from neutrino.model.objects import Object
 from neutrino.model.state import FixedIp, Port
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup
-from neutrino.server.feed.declarations import NO_ADDITIONS, Additions, Changed
-from neutrino.server.feed.readers.firewalls import ROUTER_PORT_GROUP
+from neutrino.server.feed.declarations import NO_ADDITIONS, Added, Additions, Changed
 from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, one_of, read_ids, read_rows, select, texts
 from neutrino.server.feed.records import PortRecord, RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
@@ -195,15 +193,15 @@ def read_routers(
     wanted = ids if ids is None else [router_id for router_id in ids if router_id in served]
     ports = _router_ports(connection, wanted)
     gateways = read_agent_gateways(connection, _gateway_networks(ports)) if local else {}
-    fields, place = additions.read(connection, wanted)
-    for row, base in _bases(connection, wanted, ports, fields):
+    added = additions.read(connection, wanted)
+    for row, base in _bases(connection, wanted, ports, added):
         if row.id not in served:
             continue
         own = ports[row.id]
         ha_ports = {port.id: port for kind, port in own if kind == layout.HA_PORT}
         central = dict(_by_host(base, row, placements.get(row.id, {}), ha_ports))
         if not base.distributed:
-            yield row.id, place(central, base)
+            yield row.id, added.place(central, base)
             continue
         outside = gateways.get(base.gateway.network_id, {}) if base.gateway is not None else {}
         here = local.get(row.id, frozenset())
@@ -211,21 +209,18 @@ def read_routers(
         # The SNAT of a distributed HA router fails over by VRRP: its hosts need the HA port as those of a centralized one.
         for host, router in central.items() if base.gateway is not None else ():
             by_host[host] = msgspec.structs.replace(by_host[host], ha=router.ha)
-        yield row.id, place(by_host, base)
+        yield row.id, added.place(by_host, base)
 
 
 def read_bases(
     connection: Connection, ids: Ids, additions: Additions = NO_ADDITIONS
 ) -> dict[str, tuple[m.Router, bool]]:
     """Routers by id, scheduled or not, as they are without a host, and whether each is HA."""
-    fields, _ = additions.read(connection, ids)
-    rows = _bases(connection, ids, _router_ports(connection, ids), fields)
+    rows = _bases(connection, ids, _router_ports(connection, ids), additions.read(connection, ids))
     return {row.id: (base, bool(row.ha)) for row, base in rows}
 
 
-def _bases(
-    connection: Connection, ids: Ids, ports: Interfaces, fields: Callable[[str], Object]
-) -> Iterator[tuple[Any, m.Router]]:
+def _bases(connection: Connection, ids: Ids, ports: Interfaces, added: Added) -> Iterator[tuple[Any, m.Router]]:
     parts = {
         field: grouped(connection, statement, column, ids, value)
         for field, (statement, column, value) in _PARTS.items()
@@ -239,13 +234,13 @@ def _bases(
             gateway=gateways.get(row.gw_port_id),
             extra_gateways=tuple(gateways[key] for key in texts.decode(row.extra_gw_port_ids) if key in gateways),
             interfaces=tuple(port for kind, port in own if kind in layout.INTERFACES),
-            snat_interfaces=tuple(_filtered_snat_interfaces(own)),
+            snat_interfaces=tuple(port for kind, port in own if kind == layout.SNAT),
             routes=_routes.decode(row.routes),
             ha=None,  # set for each host
             **{field: tuple(values[row.id]) for field, values in parts.items()},
-            **fields(row.id),
+            **added.fields(row.id),
         )
-        yield row, base
+        yield row, added.complete(base)
 
 
 def _by_host(
@@ -328,29 +323,12 @@ def render_for_hosts(
 
 def _router_ports(connection: Connection, ids: Ids) -> Interfaces:
     statement = (
-        select(m.RouterInterface, t.ports, _rp.router_id, _rp.port_type, _p.fixed_ips, _n.mtu, ROUTER_PORT_GROUP)
+        select(m.RouterInterface, t.ports, _rp.router_id, _rp.port_type, _p.fixed_ips, _n.mtu)
         .join(t.ports, _p.id == _rp.port_id)
         .join(t.networks, _n.id == _p.network_id)
         .order_by(_p.id)
     )
     return _interfaces(connection, list(read_rows(connection, statement, _rp.router_id, ids)))
-
-
-def _filtered_snat_interfaces(ports: Sequence[tuple[str, m.RouterInterface]]) -> Iterator[m.RouterInterface]:
-    """The SNAT ports of a distributed router, each with the firewall group of the interface on its subnet.
-
-    Traffic between the subnet and the external network passes the SNAT port, not the interface.
-    """
-    groups = {
-        address.subnet_id: port.firewall_group_id
-        for kind, port in ports
-        if kind in layout.INTERFACES
-        for address in port.addresses
-    }
-    for kind, port in ports:
-        if kind == layout.SNAT:
-            group = next((groups[a.subnet_id] for a in port.addresses if groups.get(a.subnet_id)), "")
-            yield msgspec.structs.replace(port, firewall_group_id=group)
 
 
 def _gateway_networks(ports: Interfaces) -> set[str]:

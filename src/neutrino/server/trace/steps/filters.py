@@ -1,20 +1,14 @@
-"""Security groups and firewall groups: which rule lets a packet pass at a port. Pure.
-
-    from a port    firewall group (egress) → security groups (egress)
-    to a port      security groups (ingress) → firewall group (ingress)
+"""Security groups: which rule lets a packet pass at a port. Pure.
 
 The rules of a security group all allow: a packet passes if any rule matches. Stateless rules come first, and what they
 allow is not tracked: its replies need a rule of their own. What a stateful rule allows is tracked, and replies pass.
-
-The rules of a firewall group are in order: the first that matches decides, and what none matches is dropped. Replies pass.
 """
 
 from collections.abc import Iterator, Sequence
 
-from neutrino.model.firewall import FirewallGroup, FirewallRule
 from neutrino.model.state import Rule, SecurityGroup
 from neutrino.model.trace import Cause, Packet
-from neutrino.server.trace.steps.walk import Subject, Walk, contains, named, of_port
+from neutrino.server.trace.steps.walk import Walk, contains, named, of_port
 from neutrino.server.trace.values import TracedPort
 
 ICMP, TCP, UDP, ICMPV6, SCTP = 1, 6, 17, 58, 132
@@ -112,57 +106,6 @@ def _ports_match(rule: Rule, packet: Packet) -> bool:
     first = rule.port_min if rule.port_min is not None else 0
     last = rule.port_max if rule.port_max is not None else 65535
     return first <= packet.destination_port <= last
-
-
-# --- firewall groups --------------------------------------------------------------------------------------------------
-
-
-def firewall_group(walk: Walk, group_id: str, direction: str, at: Subject) -> None:
-    """The firewall group of a port, of an instance or a router; directions are as seen from the devices behind it."""
-    if not group_id:
-        return
-    if word := needs_no_rule(walk.packet, direction):
-        return walk.passes("firewall-group", at, f"{word} passes without a rule.")
-    subject = named(walk, "firewall_group", group_id)
-    group = walk.snapshot.firewall_groups.get(group_id)
-    if group is None or not group.admin_state_up:
-        text = f"{subject.title} of {at} is administratively down: it drops everything."
-        walk.drops("firewall-group", subject, Cause.FIREWALL_GROUP, text)
-    if at.id in walk.before.groups:
-        return walk.passes("firewall-group", subject, f"It is a reply on a connection that {subject} has allowed.")
-    rule = _first_rule(group, walk.packet, direction, walk.version)
-    if rule is None:
-        text = f"No {direction} rule of {subject} on {at} allows {words(walk.packet, direction)}."
-        walk.drops("firewall-group", subject, Cause.FIREWALL_GROUP, text)
-    if rule.action != "allow":
-        text = f"{direction.capitalize()} rule {rule.id} of {subject} on {at} has the action {rule.action}."
-        walk.drops("firewall-group", subject, Cause.FIREWALL_GROUP, text)
-    walk.groups.add(at.id)
-    return walk.passes("firewall-group", subject, f"{subject.title} allows it by its rule {rule.id}.")
-
-
-def _first_rule(group: FirewallGroup, packet: Packet, direction: str, version: int) -> FirewallRule | None:
-    rules = group.egress if direction == EGRESS else group.ingress
-    return next((rule for rule in rules if _decides(rule, packet, version)), None)
-
-
-def _decides(rule: FirewallRule, packet: Packet, version: int) -> bool:
-    if rule.ip_version != version or rule.ip_protocol not in (None, packet.protocol):
-        return False
-    sides = (
-        (rule.source_ip_address, packet.source),
-        (rule.destination_ip_address, packet.destination),
-    )
-    if any(prefix is not None and not contains(prefix, address) for prefix, address in sides):
-        return False
-    ranges = (
-        (rule.source_port_first, rule.source_port_last, packet.source_port),
-        (rule.destination_port_first, rule.destination_port_last, packet.destination_port),
-    )
-    for first, last, port in ranges:
-        if first is not None and (packet.protocol not in WITH_PORTS or not first <= port <= (last or first)):
-            return False
-    return True
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from neutrino.model.link_local import link_local
 from neutrino.model.qos import QosPolicy, effective_policy_id
 from neutrino.model.trace import Cause, Point, PointKind
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
-from neutrino.server.trace.steps.filters import EGRESS, ICMPV6, INGRESS, UDP, firewall_group, security_groups
+from neutrino.server.trace.steps.filters import EGRESS, ICMPV6, INGRESS, UDP, security_groups
 from neutrino.server.trace.steps.walk import Subject, Walk, contains, named, of_network, of_port
 from neutrino.server.trace.values import TracedPort
 
@@ -116,19 +116,15 @@ def _guards(walk: Walk, port: TracedPort) -> None:
 def _features_sending(walk: Walk, port: TracedPort) -> None:
     for part in walk.snapshot.parts:
         part.sent_by_port(walk, port)
+    for part in walk.snapshot.parts:
+        part.filters_sender(walk, port)
 
 
 def _features_receiving(walk: Walk, port: TracedPort) -> None:
     for part in walk.snapshot.parts:
+        part.filters_receiver(walk, port)
+    for part in walk.snapshot.parts:
         part.received_by_port(walk, port)
-
-
-def _firewall_egress(walk: Walk, port: TracedPort) -> None:
-    firewall_group(walk, port.port.firewall_group_id, EGRESS, of_port(port))
-
-
-def _firewall_ingress(walk: Walk, port: TracedPort) -> None:
-    firewall_group(walk, port.port.firewall_group_id, INGRESS, of_port(port))
 
 
 def _groups_egress(walk: Walk, port: TracedPort) -> None:
@@ -180,13 +176,12 @@ SENDING: tuple[Check, ...] = (
     _addresses,
     _guards,
     _features_sending,
-    _firewall_egress,
     _groups_egress,
     _qos_egress,
 )
 # Before the packet is switched to the port's host: without a binding there is none.
 REACHABLE: tuple[Check, ...] = (_admin_state, _binding)
-RECEIVING: tuple[Check, ...] = (_wired, _groups_ingress, _firewall_ingress, _features_receiving, _qos_ingress)
+RECEIVING: tuple[Check, ...] = (_wired, _groups_ingress, _features_receiving, _qos_ingress)
 
 
 def check(walk: Walk, port: TracedPort, checks: tuple[Check, ...]) -> None:

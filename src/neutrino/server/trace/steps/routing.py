@@ -1,7 +1,7 @@
-"""A packet inside a part of a router: routes, address scopes, firewall groups, translation, in this order. Pure.
+"""A packet inside a part of a router: routes, address scopes, filters of features, translation, in this order. Pure.
 
 destination translated → router's own address, metadata → VPN connection → route → address scopes → NDP proxy
-→ firewall groups → source translated → MTU → next hop
+→ filters of features → source translated → MTU → next hop
 
 Of several gateways, a translated connection leaves by the one that has its external address; all else by the first, or
 with ECMP by the one that the kernel chooses, with BFD by one that is not lost: the first here, unless a host has answered
@@ -15,10 +15,10 @@ from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.trace import Cause
 from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES
 from neutrino.server.trace.steps import nat
-from neutrino.server.trace.steps.filters import EGRESS, INGRESS, TCP, firewall_group
+from neutrino.server.trace.steps.filters import TCP
 from neutrino.server.trace.steps.parts import SNAT, Part, central_part, check_agent
 from neutrino.server.trace.steps.switching import check_mtu, switch_to
-from neutrino.server.trace.steps.walk import Subject, Walk, contains, of_port, of_router, same
+from neutrino.server.trace.steps.walk import Walk, contains, of_interface, of_router, same
 
 METADATA = ("169.254.169.254", "fe80::a9fe:a9fe")
 
@@ -119,25 +119,20 @@ def _is_on_another(part: Part, destination: str, marked: RouterInterface) -> boo
     return any(contains(cidr, destination) for cidr in cidrs)
 
 
-def _forward(
-    walk: Walk, part: Part, entry: RouterInterface | None, route: Route, translated: bool, *, filtered: bool = True
-) -> Onward:
+def _forward(walk: Walk, part: Part, entry: RouterInterface | None, route: Route, translated: bool) -> Onward:
     subject = of_router(part.router)
     if not route.interface.admin_state_up:
         _drop_interface(walk, route.interface)
     hop = "" if same(route.next_hop, walk.packet.destination) else f" to next hop {route.next_hop}"
-    place = "its gateway" if route.to_outside else f"its interface {_subject(walk, route.interface).id}"
+    place = "its gateway" if route.to_outside else f"its interface {of_interface(walk, route.interface).id}"
     if route.to_outside and part.further:
-        place = f"its gateway {_subject(walk, route.interface).id}"
+        place = f"its gateway {of_interface(walk, route.interface).id}"
     what = f"{route.kind} {route.prefix} by {place}{hop}."
     walk.passes("route", subject, f"{subject.title} on host {part.host}: {what}", f"{subject.title}: {what}")
     _scopes(walk, part, entry, route, translated)
     _ndp_proxy(walk, part, entry, route)
-    if filtered:
-        came = entry if entry is not None else part.entrance
-        if came is not None:
-            firewall_group(walk, came.firewall_group_id, EGRESS, _subject(walk, came))
-        firewall_group(walk, route.interface.firewall_group_id, INGRESS, _subject(walk, route.interface))
+    for addition in walk.snapshot.parts:
+        addition.filters_routed(walk, entry if entry is not None else part.entrance, route.interface)
     nat.after_routing(walk, part, entry, route.interface, to_outside=route.to_outside, translated=translated)
     check_mtu(walk, route.interface.network_id)
     if walk.packet.ttl <= 1:
@@ -260,14 +255,9 @@ def _scope_words(scope: str | None) -> str:
 
 
 def _drop_interface(walk: Walk, interface: RouterInterface) -> None:
-    subject = _subject(walk, interface)
+    subject = of_interface(walk, interface)
     text = f"Router interface {subject.id} is administratively down: admin_state_up is false."
     walk.drops("router", subject, Cause.PORT_ADMIN_DOWN, text)
-
-
-def _subject(walk: Walk, interface: RouterInterface) -> Subject:
-    port = walk.snapshot.ports.get(interface.id)
-    return of_port(port) if port is not None else Subject("port", interface.id)
 
 
 def gateways_of(router: Router) -> tuple[RouterInterface, ...]:

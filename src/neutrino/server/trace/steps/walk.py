@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from neutrino.model.routing import RouterInterface
 from neutrino.model.trace import Cause, Packet, Point
 from neutrino.server.trace.values import (
     CHANGE,
@@ -62,7 +63,7 @@ class Walk:
     host: str = ""  # where the packet is; empty: outside
     project_id: str | None = None  # of a member: at external networks, its path ends before other projects' objects
     tracked: set[str] = field(default_factory=set)
-    groups: set[str] = field(default_factory=set)
+    allowed: set[tuple[str, str]] = field(default_factory=set)
     translations: list[Translation] = field(default_factory=list)
     doubts: list[Cause] = field(default_factory=list)  # why the verdict is not certain
     led_to: str = ""  # the port that the switch forwards the packet to, in place of the owner of its destination
@@ -131,7 +132,7 @@ class Walk:
     @property
     def passed(self) -> Passed:
         return Passed(
-            tracked=frozenset(self.tracked), groups=frozenset(self.groups), translations=tuple(self.translations)
+            tracked=frozenset(self.tracked), allowed=frozenset(self.allowed), translations=tuple(self.translations)
         )
 
 
@@ -140,6 +141,11 @@ class Walk:
 
 def of_port(port: TracedPort) -> Subject:
     return Subject("port", port.id, port.name, port.project_id)
+
+
+def of_interface(walk: Walk, interface: RouterInterface) -> Subject:
+    port = walk.snapshot.ports.get(interface.id)
+    return of_port(port) if port is not None else Subject("port", interface.id)
 
 
 def of_router(router: TracedRouter) -> Subject:

@@ -11,20 +11,24 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.firewall import errors
+from neutrino.features.firewall.checks import DOWN, INACTIVE
+from neutrino.features.firewall.tables import (
+    firewall_groups,
+    firewall_policies,
+    firewall_rules,
+    group_ports,
+    policy_rules,
+)
 from neutrino.model.objects import Object
-from neutrino.server import errors
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.view import PROJECT, Added, FilterRule, View, among, own_ids, viewed_by
-from neutrino.server.fwaas.checks import DOWN, INACTIVE
+from neutrino.server.errors import ApiError
 
 MAX_PARAMETERS = 10_000  # in one query; SQLite's limit is the lowest, at 32,766
 
-_r, _p, _g = t.firewall_rules.c, t.firewall_policies.c, t.firewall_groups.c
-_pr, _gp = t.firewall_policy_rules.c, t.firewall_group_ports.c
 
-
-def _view(table: sa.Table, not_found: type[errors.ApiError], **more: Any) -> View:
+def _view(table: sa.Table, not_found: type[ApiError], **more: Any) -> View:
     shared = table.alias()
     return View(
         table,
@@ -57,50 +61,54 @@ def _lists(
     return read
 
 
-_HAS_PORTS = sa.exists(sa.select(_gp.port_id).where(_gp.firewall_group_id == _g.id))
-_HAS_POLICY = sa.or_(_g.ingress_firewall_policy_id.is_not(None), _g.egress_firewall_policy_id.is_not(None))
+_HAS_PORTS = sa.exists(sa.select(group_ports.c.port_id).where(group_ports.c.firewall_group_id == firewall_groups.c.id))
+_HAS_POLICY = sa.or_(
+    firewall_groups.c.ingress_firewall_policy_id.is_not(None), firewall_groups.c.egress_firewall_policy_id.is_not(None)
+)
 # Derived when it is read: ports are deleted without a look at their group.
 _STATUS = sa.case(
-    (sa.not_(sa.and_(_HAS_PORTS, _HAS_POLICY)), INACTIVE), (sa.not_(_g.admin_state_up), DOWN), else_=_g.status
+    (sa.not_(sa.and_(_HAS_PORTS, _HAS_POLICY)), INACTIVE),
+    (sa.not_(firewall_groups.c.admin_state_up), DOWN),
+    else_=firewall_groups.c.status,
 )
 
-# As in Neutron, the policies of a rule without any are null and not an empty list.
+_RULE, _POLICY = policy_rules.c.firewall_rule_id, policy_rules.c.firewall_policy_id
 RULES = _view(
-    t.firewall_rules,
+    firewall_rules,
     errors.FirewallRuleNotFound,
-    filters={"firewall_policy_id": _having(_pr.firewall_rule_id, _pr.firewall_policy_id, _r.id)},
-).composed({"firewall_policy_id": Added(("id",), _lists(_pr.firewall_rule_id, _pr.firewall_policy_id, lambda: None))})
+    filters={"firewall_policy_id": _having(_RULE, _POLICY, firewall_rules.c.id)},
+    # As in Neutron, the policies of a rule without any are null and not an empty list.
+).composed({"firewall_policy_id": Added(("id",), _lists(_RULE, _POLICY, lambda: None))})
 POLICIES = _view(
-    t.firewall_policies,
+    firewall_policies,
     errors.FirewallPolicyNotFound,
-    filters={"firewall_rules": _having(_pr.firewall_policy_id, _pr.firewall_rule_id, _p.id)},
+    filters={"firewall_rules": _having(_POLICY, _RULE, firewall_policies.c.id)},
 )
 GROUPS = _view(
-    t.firewall_groups,
+    firewall_groups,
     errors.FirewallGroupNotFound,
     computed={"status": _STATUS},
-    filters={"ports": _having(_gp.firewall_group_id, _gp.port_id, _g.id)},
+    filters={"ports": _having(group_ports.c.firewall_group_id, group_ports.c.port_id, firewall_groups.c.id)},
     hidden=("is_default",),
-).composed({"ports": Added(("id",), _lists(_gp.firewall_group_id, _gp.port_id, list))})
+).composed({"ports": Added(("id",), _lists(group_ports.c.firewall_group_id, group_ports.c.port_id, list))})
 
 
 def ports_of(connection: Connection, group_id: str) -> list[str]:
     """The ports of a group, in the order in which the API shows them."""
-    found = connection.execute(sa.select(_gp.port_id).where(_gp.firewall_group_id == group_id).order_by(_gp.port_id))
-    return list(found.scalars())
+    ports = sa.select(group_ports.c.port_id).where(group_ports.c.firewall_group_id == group_id)
+    return list(connection.execute(ports.order_by(group_ports.c.port_id)).scalars())
 
 
 def visible_rows(
-    connection: Connection, context: Context, table: sa.Table, ids: Iterable[str], not_found: type[errors.ApiError]
+    connection: Connection, context: Context, table: sa.Table, ids: Iterable[str], not_found: type[ApiError]
 ) -> dict[str, Any]:
     """Project and sharing of these rules or policies by id; an error for one that the caller may not see."""
     wanted = list(dict.fromkeys(ids))
     if not wanted:
         return {}
-    c = table.c
-    statement = sa.select(c.id, c.project_id, c.shared).where(c.id.in_(wanted))
+    statement = sa.select(table.c.id, table.c.project_id, table.c.shared).where(table.c.id.in_(wanted))
     if not context.is_admin:
-        statement = statement.where(sa.or_(c.project_id == PROJECT, c.shared))
+        statement = statement.where(sa.or_(table.c.project_id == PROJECT, table.c.shared))
     rows = {row.id: row for row in connection.execute(statement, viewed_by(context.project_id))}
     for key in wanted:
         if key not in rows:

@@ -1,6 +1,6 @@
 """Firewall groups: the API. A group has a policy for each direction and the ports that these apply to.
 
-A port, of an instance or the interface of a router, is in one group at most: its primary key in `firewall_group_ports`
+A port, of an instance or the interface of a router, is in one group at most: its primary key in `group_ports`
 decides between two requests. Deleting a port removes it from its group by that table's foreign key.
 """
 
@@ -10,18 +10,19 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.firewall import errors
+from neutrino.features.firewall.checks import PENDING_CREATE, PENDING_UPDATE, POLICIES, is_enforced, shown_status
+from neutrino.features.firewall.default_groups import DEFAULT_NAME, DefaultGroups, delete_default_policies
+from neutrino.features.firewall.tables import firewall_groups, firewall_policies, group_ports
+from neutrino.features.firewall.views import GROUPS, MAX_PARAMETERS, ports_of, visible_rows
 from neutrino.model.objects import Object
-from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.fwaas.checks import PENDING_CREATE, PENDING_UPDATE, POLICIES, is_enforced, shown_status
-from neutrino.server.fwaas.default_groups import DEFAULT_NAME, DefaultGroups, delete_default_policies
-from neutrino.server.fwaas.views import GROUPS, MAX_PARAMETERS, ports_of, visible_rows
+from neutrino.server.errors import PortNotFound
 from neutrino.server.l3.routers.port_layout import INTERFACES
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.views import PORTS
@@ -34,7 +35,6 @@ TYPE = "Firewall Group"  # in messages
 # Ports of other VIF types never pass the switch that filters them.
 SUPPORTED_VIFS = (VIF_UNBOUND, VIF_FAILED, "ovs", "vhostuser")
 _PORT_FIELDS = ("id", "project_id", "device_owner", "binding:vif_type", "binding:vnic_type")
-_g, _gp = t.firewall_groups.c, t.firewall_group_ports.c
 
 
 class FirewallGroups(ViewCollection):
@@ -65,8 +65,8 @@ class FirewallGroups(ViewCollection):
         for project in sorted({group["project_id"] for group in made}):
             self._defaults.ensure(project)
         with self.db.transaction() as tx:
-            rows = [as_row(t.firewall_groups, {**group, "is_default": False}) for group in made]
-            tx.insert(t.firewall_groups, rows, limits)
+            rows = [as_row(firewall_groups, {**group, "is_default": False}) for group in made]
+            tx.insert(firewall_groups, rows, limits)
             for group in made:
                 add_ports(tx, group["id"], group["ports"])
         return [_shown(group) for group in made]
@@ -89,7 +89,7 @@ class FirewallGroups(ViewCollection):
             row["status"] = after["status"] = PENDING_UPDATE
         removed = [port for port in before["ports"] if port not in wanted]
         with self.db.transaction() as tx:
-            stamp = update_row(tx, t.firewall_groups, before, row)
+            stamp = update_row(tx, firewall_groups, before, row)
             _remove_ports(tx, key, removed)
             add_ports(tx, key, added)
             if is_enforced(before) != is_enforced(after):  # the ports that stay are filtered from now on, or no longer
@@ -106,7 +106,7 @@ class FirewallGroups(ViewCollection):
             raise errors.FirewallGroupCannotRemoveDefault()
         with self.db.transaction() as tx:
             _refuse_new_ports(tx, key)
-            sharing.delete_object(tx, t.firewall_groups, before)
+            sharing.delete_object(tx, firewall_groups, before)
             if before["is_default"]:
                 delete_default_policies(tx, before)
 
@@ -117,8 +117,8 @@ def _refuse_new_ports(tx: Transaction, key: str) -> None:
     The revision does not tell, because automatic association keeps it. With the group's row locked, another transaction
     cannot add a port: it waits, and fails on the foreign key. SQLite has no row locks, and one writer at a time.
     """
-    tx.execute(sa.select(_g.id).where(_g.id == key).with_for_update())
-    if exists(tx.connection, _gp.firewall_group_id == key):
+    tx.execute(sa.select(firewall_groups.c.id).where(firewall_groups.c.id == key).with_for_update())
+    if exists(tx.connection, group_ports.c.firewall_group_id == key):
         raise Stale
 
 
@@ -130,14 +130,16 @@ def _shown(group: Object) -> Object:
 
 
 def add_ports(tx: Transaction, group_id: str, ports: Sequence[str]) -> None:
-    tx.insert(t.firewall_group_ports, [{"port_id": port, "firewall_group_id": group_id} for port in ports])
+    tx.insert(group_ports, [{"port_id": port, "firewall_group_id": group_id} for port in ports])
     log_ports(tx, ports)
 
 
 def _remove_ports(tx: Transaction, group_id: str, ports: Sequence[str]) -> None:
     for start in range(0, len(ports), MAX_PARAMETERS):
         some = ports[start : start + MAX_PARAMETERS]
-        tx.write(sa.delete(t.firewall_group_ports).where(_gp.firewall_group_id == group_id, _gp.port_id.in_(some)))
+        tx.write(
+            sa.delete(group_ports).where(group_ports.c.firewall_group_id == group_id, group_ports.c.port_id.in_(some))
+        )
     log_ports(tx, ports)
 
 
@@ -164,7 +166,7 @@ def _check_default_update(context: Context, before: Object, values: Object) -> N
 
 def _check_policies(connection: Connection, context: Context, group: Object, names: Iterable[str]) -> None:
     ids = [group[name] for name in names if group[name] is not None]
-    found = visible_rows(connection, context, t.firewall_policies, ids, errors.FirewallPolicyNotFound)
+    found = visible_rows(connection, context, firewall_policies, ids, errors.FirewallPolicyNotFound)
     for policy in found.values():
         if not policy.shared and policy.project_id != group["project_id"]:
             raise errors.FirewallPolicyConflict(id=policy.id)
@@ -178,9 +180,11 @@ def _check_ports(connection: Connection, context: Context, group: Object, ports:
     found = {port["id"]: port for port in PORTS.many(connection, asked, context.project_id)}
     for key in ports:
         if key not in found:
-            raise errors.PortNotFound(id=key)
+            raise PortNotFound(id=key)
         _check_port(found[key], group["project_id"])
-    taken = sa.select(_gp.port_id).where(_gp.port_id.in_(ports), _gp.firewall_group_id != group["id"])
+    taken = sa.select(group_ports.c.port_id).where(
+        group_ports.c.port_id.in_(ports), group_ports.c.firewall_group_id != group["id"]
+    )
     in_use = sorted(connection.execute(taken).scalars())
     if in_use:
         raise errors.FirewallGroupPortInUse(port_ids=", ".join(in_use))

@@ -7,19 +7,18 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
+from neutrino.features.firewall.default_groups import DefaultGroups
+from neutrino.features.firewall.groups import add_ports, is_supported
+from neutrino.features.firewall.tables import group_ports
 from neutrino.model.objects import Object
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.fwaas.default_groups import DefaultGroups
-from neutrino.server.fwaas.groups import add_ports, is_supported
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.ports.uses import Write
 
 NOT_BOUND = (VIF_UNBOUND, VIF_FAILED)
-_gp = t.firewall_group_ports.c
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class AutoAssociation:
         was_bound = before is not None and before["binding:vif_type"] not in NOT_BOUND
         if was_bound or after["binding:vif_type"] in NOT_BOUND or not is_supported(after):
             return None
-        if before is not None and exists(connection, _gp.port_id == after["id"]):
+        if before is not None and exists(connection, group_ports.c.port_id == after["id"]):
             return None
         group_id = self.defaults.ensure(after["project_id"])
 

@@ -10,25 +10,25 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.firewall import errors
+from neutrino.features.firewall.resources import MAX_RULES
+from neutrino.features.firewall.rules import EnsureDefault, change_groups
+from neutrino.features.firewall.tables import firewall_groups, firewall_policies, firewall_rules, policy_rules
+from neutrino.features.firewall.views import POLICIES, visible_rows
 from neutrino.model.objects import Object
-from neutrino.server import errors
 from neutrino.server.access import sharing
-from neutrino.server.api.resources.firewall import MAX_RULES
 from neutrino.server.api.types import UUID
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.fwaas.rules import EnsureDefault, change_groups
-from neutrino.server.fwaas.views import POLICIES, visible_rows
+from neutrino.server.errors import InvalidInput
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
 KIND = "firewall_policy"
 DEFAULT_NAMES = ("default ingress", "default egress")  # of the policies of default groups
-_p, _g, _r, _pr = t.firewall_policies.c, t.firewall_groups.c, t.firewall_rules.c, t.firewall_policy_rules.c
 
 
 class FirewallPolicies(ViewCollection):
@@ -53,7 +53,7 @@ class FirewallPolicies(ViewCollection):
                 _check_rules(connection, context, policy)
             limits = self._quotas.limits(connection, KIND, made)
         with self.db.transaction() as tx:
-            tx.insert(t.firewall_policies, [as_row(t.firewall_policies, policy) for policy in made], limits)
+            tx.insert(firewall_policies, [as_row(firewall_policies, policy) for policy in made], limits)
             for policy in made:
                 insert_policy_rules(tx, policy["id"], policy["firewall_rules"])
         return made
@@ -78,7 +78,7 @@ class FirewallPolicies(ViewCollection):
             before = POLICIES.get(connection, key, revision=revision)
         with self.db.transaction() as tx:
             # A group that has got the policy since makes this fail on its foreign key, and it is decided again.
-            sharing.delete_object(tx, t.firewall_policies, before)
+            sharing.delete_object(tx, firewall_policies, before)
 
     # --- single rules -------------------------------------------------------------------------------------------------
 
@@ -91,11 +91,11 @@ class FirewallPolicies(ViewCollection):
             rules = list(before["firewall_rules"])
             if rule_id in rules:
                 raise errors.FirewallRuleAlreadyAssociated(rule_id=rule_id, policy_id=key)
-            found = visible_rows(connection, context, t.firewall_rules, [rule_id], errors.FirewallRuleNotFound)[rule_id]
+            found = visible_rows(connection, context, firewall_rules, [rule_id], errors.FirewallRuleNotFound)[rule_id]
             _check_rule(before, found)
         if len(rules) >= MAX_RULES:
             full = f"firewall policy {key} has {len(rules)} rules, and at most {MAX_RULES} are allowed"
-            raise errors.InvalidInput(error_message=full)
+            raise InvalidInput(error_message=full)
         rules.insert(_position(key, rules, body), rule_id)
         return self._write(before, {"firewall_rules": rules, "audited": False})
 
@@ -105,17 +105,17 @@ class FirewallPolicies(ViewCollection):
         with self.db.read() as connection:
             before = _policy_before_action(connection, context, key)
             if rule_id not in before["firewall_rules"]:
-                visible_rows(connection, context, t.firewall_rules, [rule_id], errors.FirewallRuleNotFound)
+                visible_rows(connection, context, firewall_rules, [rule_id], errors.FirewallRuleNotFound)
                 raise errors.FirewallRuleNotAssociatedWithPolicy(rule_id=rule_id, policy_id=key)
         left = [each for each in before["firewall_rules"] if each != rule_id]
         return self._write(before, {"firewall_rules": left, "audited": False})
 
     def _write(self, before: Object, values: Object) -> Object:
         with self.db.transaction() as tx:
-            stamp = update_row(tx, t.firewall_policies, before, values)
+            stamp = update_row(tx, firewall_policies, before, values)
             rules = values["firewall_rules"] if "firewall_rules" in values else before["firewall_rules"]
             if rules != before["firewall_rules"]:
-                tx.write(sa.delete(t.firewall_policy_rules).where(_pr.firewall_policy_id == before["id"]))
+                tx.write(sa.delete(policy_rules).where(policy_rules.c.firewall_policy_id == before["id"]))
                 insert_policy_rules(tx, before["id"], rules)
                 change_groups(tx, [before["id"]])
         return {**before, **values, **stamp}
@@ -126,12 +126,15 @@ def insert_policy_rules(tx: Transaction, policy_id: str, rules: Sequence[str]) -
         {"firewall_policy_id": policy_id, "firewall_rule_id": rule_id, "position": position}
         for position, rule_id in enumerate(rules, 1)
     ]
-    tx.insert(t.firewall_policy_rules, rows)
+    tx.insert(policy_rules, rows)
 
 
 def is_used(policy_id: str) -> sa.ColumnElement[bool]:
     """The condition of groups that have the policy."""
-    return sa.or_(_g.ingress_firewall_policy_id == policy_id, _g.egress_firewall_policy_id == policy_id)
+    return sa.or_(
+        firewall_groups.c.ingress_firewall_policy_id == policy_id,
+        firewall_groups.c.egress_firewall_policy_id == policy_id,
+    )
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
@@ -149,7 +152,7 @@ def _refuse_default(policy: Object) -> None:
 
 def _check_rules(connection: Connection, context: Context, policy: Object) -> None:
     """Refuse rules that the caller may not see, or that the policy may not have."""
-    found = visible_rows(connection, context, t.firewall_rules, policy["firewall_rules"], errors.FirewallRuleNotFound)
+    found = visible_rows(connection, context, firewall_rules, policy["firewall_rules"], errors.FirewallRuleNotFound)
     for rule in found.values():
         _check_rule(policy, rule)
 
@@ -164,11 +167,15 @@ def _check_rule(policy: Object, rule: Any) -> None:
 def _check_sharing(connection: Connection, before: Object, after: Object) -> None:
     key = before["id"]
     if after["shared"] and not before["shared"] and after["firewall_rules"] == before["firewall_rules"]:
-        own = (_pr.firewall_policy_id == key, _pr.firewall_rule_id == _r.id, sa.not_(_r.shared))
-        unshared = connection.execute(sa.select(_r.id).where(*own).limit(1)).scalar()
+        own = (
+            policy_rules.c.firewall_policy_id == key,
+            policy_rules.c.firewall_rule_id == firewall_rules.c.id,
+            sa.not_(firewall_rules.c.shared),
+        )
+        unshared = connection.execute(sa.select(firewall_rules.c.id).where(*own).limit(1)).scalar()
         if unshared is not None:
             raise errors.FirewallPolicySharingConflict(policy_id=key, rule_id=unshared)
-    if not after["shared"] and exists(connection, is_used(key), _g.project_id != before["project_id"]):
+    if not after["shared"] and exists(connection, is_used(key), firewall_groups.c.project_id != before["project_id"]):
         raise errors.FirewallPolicyInUse(id=key)
 
 

@@ -3,7 +3,7 @@
 A group is ACTIVE when a host with one of its ports has applied the current revision, and ERROR while some host could
 not. What each role of each host reported is kept, so that the success of one does not hide the error of another. Hosts
 that do not have a port of the group any more do not count, nor do reports on older revisions. INACTIVE and DOWN are
-derived when the group is read (`fwaas/views.py`).
+derived when the group is read (`views.py`).
 """
 
 import logging
@@ -14,27 +14,30 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.firewall.checks import ACTIVE, ERROR, INACTIVE, PENDING_CREATE, PENDING_UPDATE
+from neutrino.features.firewall.tables import firewall_groups, group_hosts, group_ports
 from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
 from neutrino.server.feed.readers.routers import read_agent_modes, read_local_hosts
 from neutrino.server.feed.reports.rules import one_line
-from neutrino.server.fwaas.checks import ACTIVE, ERROR, INACTIVE, PENDING_CREATE, PENDING_UPDATE
 
 LOG = logging.getLogger(__name__)
-_g, _gp, _h = t.firewall_groups.c, t.firewall_group_ports.c, t.firewall_group_hosts.c
-_b, _rp, _ra, _a, _r = t.port_bindings.c, t.router_ports.c, t.router_l3_agents.c, t.agents.c, t.routers.c
 _GROUP = sa.bindparam("group", type_=sa.String)
-_CURRENT = sa.select(_g.revision_number, _g.status).where(_g.id == _GROUP)
-_REPORTED = sa.select(_h.host, _h.revision, _h.status).where(_h.firewall_group_id == _GROUP)
+_CURRENT = sa.select(firewall_groups.c.revision_number, firewall_groups.c.status).where(firewall_groups.c.id == _GROUP)
+_REPORTED = sa.select(group_hosts.c.host, group_hosts.c.revision, group_hosts.c.status).where(
+    group_hosts.c.firewall_group_id == _GROUP
+)
 _BOUND = (
-    sa.select(_b.host).join(t.firewall_group_ports, _gp.port_id == _b.port_id).where(_gp.firewall_group_id == _GROUP)
+    sa.select(t.port_bindings.c.host)
+    .join(group_ports, group_ports.c.port_id == t.port_bindings.c.port_id)
+    .where(group_ports.c.firewall_group_id == _GROUP)
 )
 _ROUTERS = (
-    sa.select(_rp.router_id, _r.distributed)
-    .join(t.firewall_group_ports, _gp.port_id == _rp.port_id)
-    .join(t.routers, _r.id == _rp.router_id)
-    .where(_gp.firewall_group_id == _GROUP)
+    sa.select(t.router_ports.c.router_id, t.routers.c.distributed)
+    .join(group_ports, group_ports.c.port_id == t.router_ports.c.port_id)
+    .join(t.routers, t.routers.c.id == t.router_ports.c.router_id)
+    .where(group_ports.c.firewall_group_id == _GROUP)
     .distinct()
 )
 
@@ -50,7 +53,7 @@ class FirewallStatus:
             group = connection.execute(_CURRENT, {"group": message.id}).first()
             if group is None or _is_stale(message, group):
                 return False
-            own = _REPORTED.where(_h.host == host, _h.role == message.role)
+            own = _REPORTED.where(group_hosts.c.host == host, group_hosts.c.role == message.role)
             known = connection.execute(own, {"group": message.id}).first()
             # Read first, without locks: a host repeats its reports after a reconnect, and most are stored.
             same = known is not None and (known.revision, known.status) == (message.revision, message.status)
@@ -71,20 +74,22 @@ class FirewallStatus:
             group = tx.execute(_CURRENT.with_for_update(), key).first()
             if group is None or _is_stale(message, group):
                 return False
-            tx.exclude_other_nodes(_g.status, [message.id])
-            own = sa.and_(_h.host == host, _h.role == message.role)
-            replaced = sa.or_(own, _h.revision < group.revision_number)
-            tx.write(sa.delete(t.firewall_group_hosts).where(_h.firewall_group_id == message.id, replaced))
+            tx.exclude_other_nodes(firewall_groups.c.status, [message.id])
+            own = sa.and_(group_hosts.c.host == host, group_hosts.c.role == message.role)
+            replaced = sa.or_(own, group_hosts.c.revision < group.revision_number)
+            tx.write(sa.delete(group_hosts).where(group_hosts.c.firewall_group_id == message.id, replaced))
             if message.status != INACTIVE:
                 row = {"firewall_group_id": message.id, "host": host, "role": message.role}
-                tx.insert(t.firewall_group_hosts, [{**row, "revision": message.revision, "status": message.status}])
+                tx.insert(group_hosts, [{**row, "revision": message.revision, "status": message.status}])
             status = _together({each.status for each in tx.execute(_REPORTED, key) if each.host in hosts})
             if status == group.status or (status == PENDING_UPDATE and group.status == PENDING_CREATE):
                 return False
             # Not a new revision: hosts would report on it again, without end.
-            current = sa.and_(_g.id == message.id, _g.revision_number == group.revision_number)
-            tx.change(sa.update(t.firewall_groups).where(current).values(status=status))
-            tx.log(t.firewall_groups, {"id": message.id})
+            current = sa.and_(
+                firewall_groups.c.id == message.id, firewall_groups.c.revision_number == group.revision_number
+            )
+            tx.change(sa.update(firewall_groups).where(current).values(status=status))
+            tx.log(firewall_groups, {"id": message.id})
         return True
 
 
@@ -107,9 +112,9 @@ def hosts_with(connection: Connection, group_id: str) -> set[str]:
     if not routers:
         return hosts
     scheduled = (
-        sa.select(_a.host)
-        .join(t.router_l3_agents, _ra.agent_id == _a.id)
-        .where(_ra.router_id.in_([row.router_id for row in routers]))
+        sa.select(t.agents.c.host)
+        .join(t.router_l3_agents, t.router_l3_agents.c.agent_id == t.agents.c.id)
+        .where(t.router_l3_agents.c.router_id.in_([row.router_id for row in routers]))
     )
     hosts |= set(connection.execute(scheduled).scalars())
     distributed = [row.router_id for row in routers if row.distributed]

@@ -9,24 +9,25 @@ from collections.abc import Callable, Iterator, Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.firewall import errors
+from neutrino.features.firewall.checks import PENDING_UPDATE, RULE_MATCH, check_rule
+from neutrino.features.firewall.tables import firewall_groups, firewall_policies, firewall_rules, policy_rules
+from neutrino.features.firewall.views import MAX_PARAMETERS, RULES
 from neutrino.model.objects import Object
-from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction, now
-from neutrino.server.fwaas.checks import PENDING_UPDATE, RULE_MATCH, check_rule
-from neutrino.server.fwaas.views import MAX_PARAMETERS, RULES
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
 KIND = "firewall_rule"
 EnsureDefault = Callable[[Context, Query], None]  # creates the default group of a listed project, with its rules
-_p, _g, _pr = t.firewall_policies.c, t.firewall_groups.c, t.firewall_policy_rules.c
-_POLICIES = sa.select(_pr.firewall_policy_id).where(_pr.firewall_rule_id == sa.bindparam("rule", type_=sa.String))
+_POLICIES = sa.select(policy_rules.c.firewall_policy_id).where(
+    policy_rules.c.firewall_rule_id == sa.bindparam("rule", type_=sa.String)
+)
 
 
 class FirewallRules(ViewCollection):
@@ -50,7 +51,7 @@ class FirewallRules(ViewCollection):
         with self.db.read() as connection:
             limits = self._quotas.limits(connection, KIND, made)
         with self.db.transaction() as tx:
-            tx.insert(t.firewall_rules, [as_row(t.firewall_rules, rule) for rule in made], limits)
+            tx.insert(firewall_rules, [as_row(firewall_rules, rule) for rule in made], limits)
         return made
 
     @retried
@@ -62,11 +63,12 @@ class FirewallRules(ViewCollection):
             if before["shared"] and not after["shared"]:
                 _check_unshared(connection, before)
         with self.db.transaction() as tx:
-            stamp = update_row(tx, t.firewall_rules, before, values)
+            stamp = update_row(tx, firewall_rules, before, values)
             policies = sorted(tx.execute(_POLICIES, {"rule": key}).scalars())
-            changed = {"audited": False, "revision_number": _p.revision_number + 1, "updated_at": now()}
+            revision_number = firewall_policies.c.revision_number + 1
+            changed = {"audited": False, "revision_number": revision_number, "updated_at": now()}
             for some in _batches(policies):
-                tx.write(sa.update(t.firewall_policies).where(_p.id.in_(some)).values(changed))
+                tx.write(sa.update(firewall_policies).where(firewall_policies.c.id.in_(some)).values(changed))
             if any(after[name] != before[name] for name in RULE_MATCH):
                 change_groups(tx, policies)
         return {**after, **stamp, "firewall_policy_id": policies or None}
@@ -74,12 +76,12 @@ class FirewallRules(ViewCollection):
     @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
-            if exists(connection, _pr.firewall_rule_id == key):
+            if exists(connection, policy_rules.c.firewall_rule_id == key):
                 raise errors.FirewallRuleInUse(id=key)
             before = RULES.get(connection, key, revision=revision)
         with self.db.transaction() as tx:
             # A policy that has got the rule since makes this fail on its foreign key, and it is decided again.
-            sharing.delete_object(tx, t.firewall_rules, before)
+            sharing.delete_object(tx, firewall_rules, before)
 
 
 def new_rule(values: Object) -> Object:
@@ -88,8 +90,10 @@ def new_rule(values: Object) -> Object:
 
 def _check_unshared(connection: Connection, rule: Object) -> None:
     """Refuse to unshare a rule that policies have which could not get it any more."""
-    having = _pr.firewall_rule_id == rule["id"], _pr.firewall_policy_id == _p.id
-    if exists(connection, *having, sa.or_(_p.shared, _p.project_id != rule["project_id"])):
+    with_rule = policy_rules.c.firewall_rule_id == rule["id"]
+    having = policy_rules.c.firewall_policy_id == firewall_policies.c.id
+    elsewhere = firewall_policies.c.project_id != rule["project_id"]
+    if exists(connection, with_rule, having, sa.or_(firewall_policies.c.shared, elsewhere)):
         raise errors.FirewallRuleInUse(id=rule["id"])
 
 
@@ -98,11 +102,14 @@ def change_groups(tx: Transaction, policies: Sequence[str]) -> None:
 
     The change log has the rule or the policy, from which the feed derives the groups, also those that are created now.
     """
-    changed = {"status": PENDING_UPDATE, "revision_number": _g.revision_number + 1, "updated_at": now()}
+    changed = {"status": PENDING_UPDATE, "revision_number": firewall_groups.c.revision_number + 1, "updated_at": now()}
     for some in _batches(policies):
         # Ids, not a subquery: with one in each part of an OR, PostgreSQL and MariaDB read all groups.
-        having = sa.or_(_g.ingress_firewall_policy_id.in_(some), _g.egress_firewall_policy_id.in_(some))
-        tx.write(sa.update(t.firewall_groups).where(having).values(changed))
+        having = sa.or_(
+            firewall_groups.c.ingress_firewall_policy_id.in_(some),
+            firewall_groups.c.egress_firewall_policy_id.in_(some),
+        )
+        tx.write(sa.update(firewall_groups).where(having).values(changed))
 
 
 def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -35,7 +35,7 @@ firewall_policies = object_table(
 )
 
 # The same rules as rows: a rule that a policy has cannot be deleted, and the policies of a rule are found.
-firewall_policy_rules = table(
+policy_rules = table(
     "firewall_policy_rules",
     owner("firewall_policy_id", "firewall_policies"),
     reference("firewall_rule_id", "firewall_rules", primary_key=True),
@@ -56,14 +56,14 @@ firewall_groups = object_table(
 )
 
 # A port is in at most one group. The row is deleted with the port, so the deletion of ports costs nothing more.
-firewall_group_ports = table(
+group_ports = table(
     "firewall_group_ports",
     owner("port_id", "ports"),
     reference("firewall_group_id", "firewall_groups", cascade=True),
 )
 
 # What each role of each host reported last on a group: the status of the group follows from these.
-firewall_group_hosts = table(
+group_hosts = table(
     "firewall_group_hosts",
     owner("firewall_group_id", "firewall_groups"),
     text(255, "host", primary_key=True),
@@ -73,7 +73,7 @@ firewall_group_hosts = table(
 )
 
 # At most one default group per project, as with security groups.
-default_firewall_groups = table(
+default_groups = table(
     "default_firewall_groups",
     text(255, "project_id", primary_key=True),
     reference("firewall_group_id", "firewall_groups", cascade=True),

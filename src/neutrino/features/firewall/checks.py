@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any, Final
 
-from neutrino.server import errors
+from neutrino.features.firewall import errors
 from neutrino.server.api.resources.common import PROTOCOLS
 
 ACTIVE: Final = "ACTIVE"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from neutrino.features.firewall import errors
 from neutrino.model.addresses import parse_interface
-from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import Attribute, Resource, writable
 from neutrino.server.api.resources.common import TAGS

@@ -8,29 +8,30 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from neutrino.features.firewall.checks import PENDING_CREATE, POLICIES
+from neutrino.features.firewall.options import DIRECTIONS, RULE_NAMES, DefaultRules
+from neutrino.features.firewall.policies import DEFAULT_NAMES, insert_policy_rules, is_used
+from neutrino.features.firewall.rules import new_rule
+from neutrino.features.firewall.tables import (
+    default_groups,
+    firewall_groups,
+    firewall_policies,
+    firewall_rules,
+    policy_rules,
+)
 from neutrino.model.objects import Object
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, exists, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.fwaas.checks import PENDING_CREATE, POLICIES
-from neutrino.server.fwaas.config import DIRECTIONS
-from neutrino.server.fwaas.default_rules import RULE_NAMES, DefaultRules
-from neutrino.server.fwaas.policies import DEFAULT_NAMES, insert_policy_rules, is_used
-from neutrino.server.fwaas.rules import new_rule
 from neutrino.server.query import Query
 
 DEFAULT_NAME = "default"
 
-_d, _r, _p, _pr = (
-    t.default_firewall_groups.c,
-    t.firewall_rules.c,
-    t.firewall_policies.c,
-    t.firewall_policy_rules.c,
+_DEFAULT = sa.select(default_groups.c.firewall_group_id).where(
+    default_groups.c.project_id == sa.bindparam("project", type_=sa.String)
 )
-_DEFAULT = sa.select(_d.firewall_group_id).where(_d.project_id == sa.bindparam("project", type_=sa.String))
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class DefaultGroups:
         policies = {}
         for direction in DIRECTIONS:
             rules = [new_rule({**self.rules[direction, version], "project_id": project_id}) for version in (4, 6)]
-            tx.insert(t.firewall_rules, [as_row(t.firewall_rules, rule) for rule in rules], limits={})
+            tx.insert(firewall_rules, [as_row(firewall_rules, rule) for rule in rules], limits={})
             ids = [rule["id"] for rule in rules]
             policy = fresh(
                 {
@@ -73,7 +74,7 @@ class DefaultGroups:
                     "firewall_rules": ids,
                 }
             )
-            tx.insert(t.firewall_policies, [as_row(t.firewall_policies, policy)], limits={})
+            tx.insert(firewall_policies, [as_row(firewall_policies, policy)], limits={})
             insert_policy_rules(tx, policy["id"], ids)
             policies[f"{direction}_firewall_policy_id"] = policy["id"]
         group = fresh(
@@ -88,8 +89,8 @@ class DefaultGroups:
                 **policies,
             }
         )
-        tx.insert(t.firewall_groups, [as_row(t.firewall_groups, group)], limits={})
-        tx.insert(t.default_firewall_groups, [{"project_id": project_id, "firewall_group_id": group["id"]}])
+        tx.insert(firewall_groups, [as_row(firewall_groups, group)], limits={})
+        tx.insert(default_groups, [{"project_id": project_id, "firewall_group_id": group["id"]}])
         return str(group["id"])
 
 
@@ -99,15 +100,15 @@ def delete_default_policies(tx: Transaction, group: Object) -> None:
     Policies that an administrator has given to the group instead stay.
     """
     for policy_id in {group[name] for name in POLICIES if group[name] is not None}:
-        columns = _p.id, _p.name, _p.project_id, _p.revision_number
-        policy = tx.execute(sa.select(*columns).where(_p.id == policy_id)).one()
+        policy = tx.execute(sa.select(firewall_policies).where(firewall_policies.c.id == policy_id)).one()
         if policy.name not in DEFAULT_NAMES or exists(tx.connection, is_used(policy_id)):
             continue
         # Of the same project: a shared rule of another one may have such a name too.
-        made = _r.name.in_(RULE_NAMES), _r.project_id == policy.project_id
-        of_policy = _r.id == _pr.firewall_rule_id, _pr.firewall_policy_id == policy_id
-        rules = tx.execute(sa.select(_r.id, _r.project_id, _r.revision_number).where(*made, *of_policy)).all()
-        sharing.delete_object(tx, t.firewall_policies, policy._asdict())
+        made = firewall_rules.c.name.in_(RULE_NAMES), firewall_rules.c.project_id == policy.project_id
+        of_policy = policy_rules.c.firewall_policy_id == policy_id
+        having = sa.select(firewall_rules).join(policy_rules, policy_rules.c.firewall_rule_id == firewall_rules.c.id)
+        rules = tx.execute(having.where(*made, of_policy)).all()
+        sharing.delete_object(tx, firewall_policies, policy._asdict())
         for rule in rules:
-            if not exists(tx.connection, _pr.firewall_rule_id == rule.id):
-                sharing.delete_object(tx, t.firewall_rules, rule._asdict())
+            if not exists(tx.connection, policy_rules.c.firewall_rule_id == rule.id):
+                sharing.delete_object(tx, firewall_rules, rule._asdict())

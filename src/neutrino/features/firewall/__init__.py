@@ -1,0 +1,1 @@
+"""Firewall groups, policies and rules (FWaaS v2): ordered rules on ports of instances and interfaces of routers."""
