@@ -96,7 +96,8 @@ def assemble(conf: Configuration) -> Server:
         name: enabled[name].build(services) if name in enabled else _load_plugin(name, services)
         for name in conf.service_plugins
     }
-    core.ports.uses += [use for one in (*enabled.values(), *service_plugins.values()) for use in one.ports]
+    core.ports.uses += [use for feature in enabled.values() for use in feature.ports]
+    core.ports.uses += [use for plugin in service_plugins.values() for use in plugin.ports]
     services.security_groups.delete_hooks += [one for feature in enabled.values() for one in feature.security_groups]
     core.networks.subnet_checks += [check for feature in enabled.values() for check in feature.subnets]
     agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
