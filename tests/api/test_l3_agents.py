@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from neutrino.cli.database import verify
+from neutrino.features.router.floating_ips.floating_ips import set_floating_ip_status
 from neutrino.model.objects import Object
-from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status
 from neutrino.server.main import Server
 from neutrino.server.scheduling.loads import Loads
 from tests.api.agents import set_clock, switch

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from neutrino.features.router.floating_ips.floating_ips import set_floating_ip_status
 from neutrino.model.objects import Object
-from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status
 from neutrino.server.main import Server
 from neutrino.server.quota.plugin import recount
 from tests.api.client import Api, Response

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from neutrino.features.router.routers.prefix_delegation import PrefixDelegation
 from neutrino.model.agents import DHCP
 from neutrino.model.objects import Object
 from neutrino.server.ipam.subnet_rules import eui64
-from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
 from neutrino.server.ml2.ports.provisioning import L2, Done
 from tests.api.agents import report, switch

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.router.routers.ha_networks import HaNetworks
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
-from neutrino.server.l3.routers.ha_networks import HaNetworks
 from neutrino.server.main import Server
 from neutrino.server.ml2.subnets import Subnets
 from tests.api.agents import switch

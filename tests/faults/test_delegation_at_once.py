@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from neutrino.features.router.routers.prefix_delegation import PrefixDelegation
 from neutrino.model.objects import Object
-from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
 from tests.api.client import Api, Response
 from tests.api.l3 import attach, detach, gateway, l3_agent, outside

@@ -12,6 +12,9 @@ from typing import Any
 
 from neutrino.features.firewall.status import FirewallStatus
 from neutrino.features.metering.traffic import TrafficReports
+from neutrino.features.router.floating_ips.floating_ips import set_floating_ip_status
+from neutrino.features.router.port_status import DistributedPortStatus
+from neutrino.features.router.routers.prefix_delegation import PrefixDelegation
 from neutrino.features.vpn.status import VpnStatus
 from neutrino.feed.address import Address, parse
 from neutrino.feed.client import ClientOptions, FeedClient
@@ -21,12 +24,9 @@ from neutrino.model.state import Object
 from neutrino.server import features
 from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.feed.declarations import Sources
-from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.reports import Reports, one_word
 from neutrino.server.feed.server import FeedOptions, FeedServer
 from neutrino.server.hosts.queries import OpenQueries
-from neutrino.server.l3.floating_ips.floating_ips import set_floating_ip_status
-from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
 from neutrino.server.main import Server
 from neutrino.server.services import Publish
 from tests.support.feed_scope import scope_in_database

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.router.routers.rules import routes_added, routes_removed
 from neutrino.server.api.resources.network import parse_segments
 from neutrino.server.api.resources.port import parse_address_pairs
 from neutrino.server.api.types import Anything, Invalid, ListOf, first_duplicate
@@ -21,7 +22,6 @@ from neutrino.server.errors import (
     SegmentsContainDuplicateEntry,
 )
 from neutrino.server.ipam.subnet_rules import check_pools
-from neutrino.server.l3.routers.rules import routes_added, routes_removed
 from neutrino.server.ml2.ports.values import address_pairs
 from neutrino.server.query import Query, Sort
 

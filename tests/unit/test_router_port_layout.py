@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.server.l3.routers.port_layout import (
-    DVR_INTERFACE,
-    GATEWAY,
-    HA_INTERFACE,
-    HA_PORT,
-    INTERFACE,
-    SNAT,
+from neutrino.features.router.routers.port_layout import (
     Address,
     PortPlan,
     RouterAgent,
@@ -22,7 +16,8 @@ from neutrino.server.l3.routers.port_layout import (
     central_host,
     plan_ports,
 )
-from neutrino.server.l3.scheduling.candidates import CHANCE, LEAST, choose_agents, driver_named, fits
+from neutrino.features.router.scheduling.candidates import CHANCE, LEAST, choose_agents, driver_named, fits
+from neutrino.model.device_owners import DVR_INTERFACE, GATEWAY, HA_INTERFACE, HA_PORT, INTERFACE, SNAT
 from neutrino.server.scheduling.placements import Candidate
 
 KINDS = list(itertools.product((False, True), repeat=3))

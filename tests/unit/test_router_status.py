@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.server.l3.scheduling.candidates import why_down
+from neutrino.features.router.scheduling.candidates import why_down
 from neutrino.server.scheduling.placements import Candidate
 
 CENTRAL: dict[str, Any] = {"distributed": False, "ha": False, "gw_network_id": "out"}

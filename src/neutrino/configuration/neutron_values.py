@@ -62,7 +62,6 @@ TABLE: dict[tuple[str, str], Names] = {
     ),
     ("DEFAULT", "service_plugins"): Names(
         names={
-            "neutron.services.l3_router.l3_router_plugin.L3RouterPlugin": "router",
             "neutron.services.qos.qos_plugin.QoSPlugin": "qos",
             "neutron.services.trunk.plugin.TrunkPlugin": "trunk",
             **dict.fromkeys(

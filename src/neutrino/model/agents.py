@@ -46,6 +46,12 @@ FEED_BEHIND: Final = "feed_behind"  # set by the server: positions of the change
 RESPAWNED: Final = "respawned"  # daemons that exited by themselves within the last hour, each with the reason
 LAST_REPAIR: Final = "last_repair"  # the last drift that the agent repaired
 
+# --- values of `agent_mode` -------------------------------------------------------------------------------------------
+
+LEGACY, DVR, DVR_SNAT, DVR_NO_EXTERNAL = "legacy", "dvr", "dvr_snat", "dvr_no_external"
+DVR_MODES: Final = (DVR, DVR_SNAT, DVR_NO_EXTERNAL)
+EXTERNAL_MODES: Final = frozenset({DVR, DVR_SNAT})  # of hosts that reach external networks themselves
+
 # By type of agent the keys that the feed reads, as other hosts, or the scope of the agent's own, depend on them.
 FEED_KEYS: Final = {OVS: (TUNNELING_IP, TUNNEL_TYPES), DHCP: (DHCP_DISTRIBUTED,), L3: (AGENT_MODE,)}
 

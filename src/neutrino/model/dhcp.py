@@ -12,12 +12,11 @@ from typing import Final
 import msgspec
 
 from neutrino.model import fields
+from neutrino.model.device_owners import INTERFACES
 from neutrino.model.state import AddressPair, FixedIp, Object, Segment, Subnet
 
 OWNER: Final = "network:dhcp"
-ROUTERS: Final = frozenset(
-    {"network:router_interface", "network:ha_router_replicated_interface", "network:router_interface_distributed"}
-)
+ROUTERS: Final = frozenset(INTERFACES)
 METADATA_NETWORK: Final = ipaddress.IPv4Network("169.254.0.0/16")  # by the option enable_metadata_network
 
 

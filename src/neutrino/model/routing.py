@@ -1,6 +1,6 @@
 """Routers as the hosts that serve them get them: one object per router, with all its parts."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -8,6 +8,8 @@ from neutrino.model import fields
 from neutrino.model.state import Object
 from neutrino.model.vpn import VpnService
 
+ACTIVE: Final = "active"  # state of an HA router on a host
+STANDBY: Final = "standby"
 VrrpNumber = Annotated[int, fields.within(1, 255)]
 
 

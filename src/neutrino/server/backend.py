@@ -14,12 +14,10 @@ from neutrino.server import config, features
 from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
 from neutrino.server.dns.build import ExternalDns, build_dns
 from neutrino.server.events import nova
-from neutrino.server.feed.reports.port_status import DistributedPortStatus
-from neutrino.server.feed.reports.reports import Reports, TakeStatus, one_word
+from neutrino.server.feed.reports.reports import PortReports, Reports, TakeStatus
 from neutrino.server.feed.reports.trunk_status import TrunkStatus
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.hosts.registry import Registry, Report
-from neutrino.server.l3.plugin import build_services
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.services import Services, load
@@ -74,8 +72,7 @@ def build_backend(conf: Configuration) -> Backend:
 def host_reports(backend: Backend) -> Reports:
     """Handlers of the hosts' reports, for the feed process."""
     services, dhcp = backend.services, backend.dhcp
-    db, registry, provisioning = services.db, services.registry, services.core.provisioning
-    plugins, answered = services.conf.service_plugins, OpenQueries(db).take_answer
+    db, plugins = services.db, services.conf.service_plugins
     statuses: dict[str, TakeStatus] = {}
     if "trunk" in plugins:
         statuses["trunk"] = TrunkStatus(db).take
@@ -83,25 +80,16 @@ def host_reports(backend: Backend) -> Reports:
     of_features = [feature.host_reports(services) for feature in features.enabled(services.conf)]
     statuses |= {kind: take for one in of_features for kind, take in one.statuses.items()}
 
-    def switch_reported(report: Report) -> None:
+    ports: PortReports = services.core.provisioning
+    for one in of_features:
+        ports = one.ports(ports)
+
+    def reported(report: Report) -> None:
         dhcp.reported(report)
         for one in backend.running:
             one.host_reported(report)
 
-    if "router" not in plugins:
-        return Reports(registry, switch_reported, provisioning, statuses, answered=answered)
-    l3 = build_services(services)
-    distributed = DistributedPortStatus(db, provisioning)
-    statuses |= {kind: one_word(set_status) for kind, set_status in l3.statuses.items()}
-
-    def reported(report: Report) -> None:
-        switch_reported(report)
-        l3.scheduler.reported(report)
-        l3.dvr.reported(report)
-
     def settle() -> None:
-        l3.dvr.settle()
-        distributed.settle()
         for one in of_features:
             one.settle()
 
@@ -109,4 +97,4 @@ def host_reports(backend: Backend) -> Reports:
         for one in of_features:
             one.traffic(host, message)
 
-    return Reports(registry, reported, distributed, statuses, settle, answered, traffic)
+    return Reports(services.registry, reported, ports, statuses, settle, OpenQueries(db).take_answer, traffic)

@@ -18,11 +18,9 @@ from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
 from neutrino.server.db.session import FAILOVER_SECONDS, Database
 from neutrino.server.dns import config as dns
-from neutrino.server.l3.config import OPTIONS as L3
 from neutrino.server.ui import config as ui
 
-# Neutron's defaults. Those of port forwardings and address groups bound the nft elements and flows that a project costs
-# its hosts.
+# Neutron's defaults. That of address groups bounds the flows that a project costs its hosts.
 QUOTAS = {
     "network": 100,
     "subnet": 100,
@@ -31,11 +29,7 @@ QUOTAS = {
     "security_group": 10,
     "security_group_rule": 100,
     "rbac_policy": 10,
-    "router": 10,
-    "floatingip": 50,
-    "router_route": 30,
     "trunk": -1,
-    "port_forwarding": 100,
     "address_group": 10,
     "qos_policy": -1,
 }
@@ -124,7 +118,7 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             "service_plugins",
             type=list_type("DEFAULT", "service_plugins"),
             default=[
-                *("router", "qos", "trunk"),
+                *("qos", "trunk"),
                 *(feature.name for feature in features.installed() if feature.by_default),
             ],
             help="Features, each with resources of its own.",
@@ -175,7 +169,6 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.BoolOpt("network_auto_schedule", default=True, help="Schedule networks to DHCP agents automatically."),
         cfg.BoolOpt("allow_automatic_dhcp_failover", default=True, help="Move networks away from dead DHCP agents."),
         cfg.ListOpt("default_availability_zones", default=[], help="Zones of networks that name none."),
-        *L3,
         *dns.GENERAL,
         cfg.BoolOpt(
             "notify_nova_on_port_status_changes",

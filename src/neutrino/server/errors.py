@@ -143,6 +143,7 @@ class AddressScopeUpdateError(BadRequest): template = "Address scope {id} cannot
 
 # --- ports ----------------------------------------------------------------------------------------------------------
 class PortNotFound(NotFound): template = "There is no port {id}."
+class PortInUse(InUse): template = "Port {port_id} is in use already, by device {device_id}."
 class MacAddressInUse(InUse): template = "mac_address {mac_address} belongs to another port of network {network_id}."
 class ServicePortInUse(Conflict): template = "Port {port_id} belongs to a service and is deleted with it: {reason}."
 class PortBound(InUse): template = "Port {port_id} is bound as {vif_type}: its MAC address cannot be changed."
@@ -220,73 +221,7 @@ class QuotaMissingTenant(BadRequest): template = "The request has no project: it
 class TenantQuotaNotFound(NotFound): template = "Project {tenant_id} has no quotas of its own."
 class TagNotFound(NotFound): template = "The resource has no tag {tag}."
 
-# --- routers and floating IPs ---------------------------------------------------------------------------------------
-class RouterNotFound(NotFound): template = "There is no router {id}."
-class RouterInUse(InUse): template = "Router {router_id} is in use: {reason}."
-class RouterInterfaceNotFound(NotFound): template = "Router {router_id} has no interface with port {port_id}."
-class RouterInterfaceNotFoundForSubnet(NotFound):
-    template = "Router {router_id} has no interface on subnet {subnet_id}."
-class RouterInterfaceInUseByFloatingIP(InUse):
-    template = "The interface on subnet {subnet_id} cannot be removed: floating IPs need it."
-class RouterInterfaceInUseByRoute(InUse):
-    template = "The interface on subnet {subnet_id} cannot be removed: nexthops of routes are on it."
-class FloatingIPRouterConflict(Conflict):
-    template = "Router {router_id} has no gateway on network {net_id}, where the floating IP is."
-class RouterExternalGatewayInUseByFloatingIp(InUse):
-    template = "The gateway of router {router_id} on network {net_id} cannot be removed: floating IPs use it."
-class UnableToMatchGateways(BadRequest): template = "external_gateways of router {router_id}: {reason}."
-class UnableToRemoveGateways(BadRequest): template = "external_gateways of router {router_id}: {reason}."
-class InvalidRoutes(InvalidInput): template = "Invalid routes of the router: {reason}."
-class SubnetMismatchForPort(BadRequest): template = "Port {port_id} has no address on subnet {subnet_id}."
-class PortInUse(InUse): template = "Port {port_id} is in use already, by device {device_id}."
-class DeviceIDNotOwnedByTenant(Conflict): template = "device_id {device_id} is a router of another project."
-class FloatingIPNotFound(NotFound): template = "There is no floating IP {id}."
-class FloatingIPPortAlreadyAssociated(InUse):
-    template = "{fixed_ip} of port {port_id} has a floating IP of network {net_id} already."
-class ExternalGatewayForFloatingIPNotFound(NotFound):
-    template = "Port {port_id} is unreachable: no router connects subnet {subnet_id} to network {external_network_id}."
-class ExternalIpAddressExhausted(BadRequest): template = "Network {net_id} has no free IPv4 address."
-class FipAssociated(InUse):
-    template = "Port {port_id} has a floating IP of another project: only an administrator can remove it."
-class PortForwardingNotFound(NotFound): template = "There is no port forwarding {id}."
-class FipInUseByPortForwarding(InUse): template = "Floating IP {id} has port forwardings."
-class PortHasBindingFloatingIP(InUse):
-    template = "Port {port_id} has a floating IP of its own, {floating_ip_address}: no port forwarding can lead to it."
-class PortHasPortForwarding(BadRequest):
-    template = "Port {port_id} has port forwardings: on a distributed router it cannot have a floating IP too."
-class ConntrackHelperNotFound(NotFound): template = "There is no conntrack helper {id}."
-class ConntrackHelperNotAllowed(BadRequest): template = "Conntrack helper {helper} is not allowed."
-class InvalidProtocolForHelper(BadRequest):
-    template = "Conntrack helper {helper} does not support {protocol}: it supports {supported_protocols}."
-class NDPProxyNotFound(NotFound): template = "NDP proxy {id} could not be found."
-class RouterGatewayInUseByNDPProxy(Conflict):
-    template = "The external gateway of router {router_id} cannot be removed: NDP proxies use it."
-class RouterInterfaceInUseByNDPProxy(Conflict):
-    template = "Subnet {subnet_id} cannot be removed from router {router_id}: NDP proxies use it."
-class AddressScopeConflict(Conflict):
-    template = (
-        "The IPv6 address scope {ext_address_scope} of the external network is not that of the internal network, "
-        "{internal_address_scope}."
-    )
-class RouterGatewayNotValid(Conflict): template = "Can not enable ndp proxy on router {router_id}, {reason}."
-class RouterNDPProxyNotEnable(Conflict):
-    template = "enable_ndp_proxy of router {router_id} must be true before it can have NDP proxies."
-class PortUnreachableRouter(Conflict): template = "Port {port_id} does not reach router {router_id} by an IPv6 subnet."
-class InvalidAddress(BadRequest): template = "ip_address {address} is invalid, reason: {reason}."
-class RouterIPv6GatewayInUse(Conflict):
-    template = "The gateway of router {router_id} must keep an IPv6 address: enable_ndp_proxy is true."
-class NeutronDbObjectDuplicateEntry(Conflict):
-    template = "Router {router_id} already has an NDP proxy of address {ip_address}."
-class RouterHostedByL3Agent(Conflict): template = "Router {router_id} is already on L3 agent {agent_id}."
-class RouterNotHostedByL3Agent(Conflict): template = "Router {router_id} is not on L3 agent {agent_id}."
-class RouterL3AgentMismatch(Conflict):
-    template = "Router {router_id} is distributed: agent {agent_id} of mode legacy cannot serve it."
-class DVRL3CannotAssignToDvrAgent(Conflict):
-    template = "An agent of mode dvr serves the routers that its host needs: routers cannot be added to it."
-class DVRL3CannotRemoveFromDvrAgent(Conflict):
-    template = "An agent of mode dvr serves the routers that its host needs: routers cannot be removed from it."
-class DuplicatedHANetwork(Conflict): template = "Project {project_id} already has a network for its HA routers."
-class NoVRIDAvailable(Conflict): template = "All 255 VRRP ids of the project's HA network are taken."
+# --- flavors ----------------------------------------------------------------------------------------------------------
 class FlavorNotFound(NotFound): template = "There is no flavor {id}."
 class FlavorInUse(InUse): template = "Flavor {flavor_id} is in use."
 class FlavorDisabled(ApiError): status = 503; template = "The flavor is not enabled."
@@ -295,7 +230,6 @@ class ServiceProfileInUse(InUse): template = "Service profile {sp_id} is in use.
 class ServiceProfileEmpty(InvalidInput): template = "A service profile needs a driver or metainfo."
 class FlavorServiceProfileBindingExists(Conflict): template = "Flavor {fl_id} has service profile {sp_id} already."
 class FlavorServiceProfileBindingNotFound(NotFound): template = "Flavor {fl_id} does not have service profile {sp_id}."
-class AutoAllocationFailure(Conflict): template = "The topology could not be created: {reason}."
 
 # --- QoS ------------------------------------------------------------------------------------------------------------
 class QosPolicyNotFound(NotFound): template = "There is no QoS policy {id}."
@@ -333,8 +267,6 @@ class TrunkInErrorState(Conflict):
 class TooManyTraces(HTTPServiceUnavailable):
     template = "This server process computes {what} already, the most at once: try again in a few seconds."
 class AgentNotFound(NotFound): template = "There is no agent {id}."
-class InvalidL3Agent(AgentNotFound):
-    template = "Agent {id} cannot serve the router: it is not an L3 agent, is down, or is reserved for other routers."
 class InvalidDHCPAgent(AgentNotFound):
     template = "Agent {id} cannot serve DHCP: it is not a DHCP agent, or its admin state is down."
 class NetworkHostedByDHCPAgent(Conflict): template = "DHCP agent {agent_id} already serves network {network_id}."

@@ -26,14 +26,14 @@ from neutrino.model.objects import Object
 from neutrino.server.api.definition import Extension
 from neutrino.server.feed.declarations import Feed, Sources, assemble
 from neutrino.server.feed.kinds import CORE, UNPACKAGED
-from neutrino.server.feed.reports.reports import TakeStatus, TakeTraffic
+from neutrino.server.feed.reports.reports import PortReports, TakeStatus, TakeTraffic
 from neutrino.server.hosts.registry import Report
 from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.deprecated import by_rule
 from neutrino.server.policy.rule_set import Defaults
 from neutrino.server.services import ResourcePlugin, Services
 from neutrino.server.trace.feature_part import ReadTracePart
-from neutrino.server.uses import FlavorUse, GroupDeletion, RouterUse, SubnetCheck
+from neutrino.server.uses import FlavorUse, GroupDeletion, NetworkUse, RouterUse, SubnetCheck
 
 GROUP = "neutrino.features"  # of entry points
 NO_FEED = Feed()
@@ -58,6 +58,7 @@ class HostReports:
     """What a feature does in the feed process with what hosts report of objects."""
 
     statuses: Mapping[str, TakeStatus] = field(default_factory=dict)  # by kind
+    ports: Callable[[PortReports], PortReports] = lambda others: others  # takes the reports on ports, or passes them on
     traffic: TakeTraffic = lambda host, message: None
     settle: Callable[[], object] = lambda: None  # catches up with what the reports have changed
 
@@ -85,6 +86,7 @@ class Feature:
 
     # Objects of the core that it depends on
     ports: Sequence[PortUse] = ()
+    networks: Sequence[NetworkUse] = ()
     subnets: Sequence[SubnetCheck] = ()
     security_groups: Sequence[GroupDeletion] = ()
     routers: Sequence[RouterUse] = ()

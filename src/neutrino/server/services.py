@@ -14,6 +14,7 @@ from neutrino.server.api.routes import Route
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
+from neutrino.server.ml2.cascade import Cascade
 from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.quotas import Quotas
@@ -61,6 +62,7 @@ class ResourcePlugin:
     ports: Sequence[PortUse] = ()  # the same: uses that need the services
     begin: Callable[[], object] = lambda: None  # called by each process of a server when it starts
     schedulers: Sequence[AgentScheduler] = ()  # of its objects on agents
+    cascades: Sequence[Cascade] = ()  # its parts in cascading deletes of networks
     routes: Callable[[Authorizer], Sequence[Route]] = lambda authorizer: ()  # paths beside those of resources
 
 

@@ -1,15 +1,37 @@
 """How features depend on objects of other features: declared by `Feature`, asked by the feature that has the object."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Object
 from neutrino.server.db.transaction import Transaction
 
 GroupDeletion = Callable[[Transaction, str], None]  # called in the transaction that deletes a security group, by its id
 SubnetCheck = Callable[[Connection, str], None]  # refuses the deletion of a subnet, by its id
+
+
+@dataclass(frozen=True)
+class UnusedPorts:
+    """Ports of a feature that do not keep their network from being deleted, and rows to write before they are."""
+
+    ports: Sequence[Any]  # rows with id, project_id and revision_number
+    write: Callable[[Transaction], None]
+
+
+@dataclass(frozen=True)
+class NetworkUse:
+    """Objects of a feature that need a network."""
+
+    check_create: Callable[[Connection, Object], None] = lambda connection, network: None  # refuses a new network
+    write_create: Callable[[Transaction, Object], None] = lambda tx, network: None  # in the transaction that creates it
+    # Its unused ports on a network that is deleted, or becomes an internal one.
+    find_unused: Callable[[Connection, Object], UnusedPorts | None] = lambda connection, network: None
+    # Who needs the network, by its id, without having a port on it: for the error of a refused deletion.
+    users: Callable[[Connection, str], Sequence[str]] = lambda connection, network_id: ()
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.features.bgp.tables import bgp_speaker_networks, bgp_speakers
+from neutrino.model.device_owners import GATEWAY, INTERFACES
 from neutrino.model.objects import Values
 from neutrino.server.db.tables import ip_allocations, ports, router_ports, routers, subnetpools, subnets
 from neutrino.server.feed.declarations import Ids
 from neutrino.server.feed.readers.rows import read_rows
-from neutrino.server.l3.routers.port_layout import GATEWAY, INTERFACES
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
 _fixed = ip_allocations.alias("announced_allocations")

@@ -22,6 +22,7 @@ from neutrino.features.bgp.tables import (
     bgp_speakers,
 )
 from neutrino.model.bgp import BgpPeer, BgpRoute, BgpSpeaker
+from neutrino.model.device_owners import GATEWAY, INTERFACES
 from neutrino.model.fields import is_peer
 from neutrino.model.kinds import KINDS
 from neutrino.server.db import tables as t
@@ -31,7 +32,6 @@ from neutrino.server.feed.declarations import Affects, Changed, Feed, Part
 from neutrino.server.feed.readers.routers import NETWORKS_OF_PORTS
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids, read_rows
 from neutrino.server.feed.stores import ServedKind
-from neutrino.server.l3.routers.port_layout import GATEWAY, INTERFACES
 
 SpeakerRecord = dict[str, BgpSpeaker]  # host → the speaker
 _GATEWAY_NETWORKS = (

@@ -18,9 +18,9 @@ from neutrino.features.bgp.routes import (
     advertised_routes,
 )
 from neutrino.features.bgp.tables import bgp_speaker_networks
+from neutrino.model import device_owners
 from neutrino.server.db import tables as t
 from neutrino.server.ipam.delegated import PROVISIONAL
-from neutrino.server.l3.routers import port_layout as layout
 
 _SPEAKER, _VERSION = sa.bindparam("speaker", type_=sa.String), sa.bindparam("version", type_=sa.Integer)
 _NETWORKS = sa.select(bgp_speaker_networks.c.network_id).where(bgp_speaker_networks.c.bgp_speaker_id == _SPEAKER)
@@ -43,7 +43,7 @@ _GATEWAYS = (
     )
     .select_from(_ADDRESSES)
     .where(
-        t.router_ports.c.port_type == layout.GATEWAY,
+        t.router_ports.c.port_type == device_owners.GATEWAY,
         t.ports.c.network_id.in_(_NETWORKS),
         t.subnets.c.ip_version == _VERSION,
         t.routers.c.admin_state_up.is_(True),
@@ -55,13 +55,13 @@ _router_gateway = t.router_ports.alias("bgp_router_gateway")
 _WITH_GATEWAY = (
     sa.select(_router_gateway.c.router_id)
     .join(_gateway_port, _gateway_port.c.id == _router_gateway.c.port_id)
-    .where(_router_gateway.c.port_type == layout.GATEWAY, _gateway_port.c.network_id.in_(_NETWORKS))
+    .where(_router_gateway.c.port_type == device_owners.GATEWAY, _gateway_port.c.network_id.in_(_NETWORKS))
 )
 _SUBNETS = (
     sa.select(t.router_ports.c.router_id, t.ports.c.network_id, t.subnets.c.cidr, t.subnetpools.c.address_scope_id)
     .select_from(_ADDRESSES)
     .where(
-        t.router_ports.c.port_type.in_(layout.INTERFACES),
+        t.router_ports.c.port_type.in_(device_owners.INTERFACES),
         t.router_ports.c.router_id.in_(_WITH_GATEWAY),
         t.subnets.c.ip_version == _VERSION,
         t.subnets.c.cidr != PROVISIONAL,
@@ -85,7 +85,7 @@ _AGENT_GATEWAYS = (
     .join(t.ip_allocations, t.ip_allocations.c.port_id == t.ports.c.id)
     .join(t.subnets, t.subnets.c.id == t.ip_allocations.c.subnet_id)
     .where(
-        t.ports.c.device_owner == layout.AGENT_GATEWAY,
+        t.ports.c.device_owner == device_owners.AGENT_GATEWAY,
         t.ports.c.network_id.in_(_NETWORKS),
         t.ports.c.host != "",
         t.subnets.c.ip_version == _VERSION,

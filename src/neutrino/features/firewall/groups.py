@@ -15,6 +15,7 @@ from neutrino.features.firewall.checks import PENDING_CREATE, PENDING_UPDATE, PO
 from neutrino.features.firewall.default_groups import DEFAULT_NAME, DefaultGroups, delete_default_policies
 from neutrino.features.firewall.tables import firewall_groups, firewall_policies, group_ports
 from neutrino.features.firewall.views import GROUPS, MAX_PARAMETERS, ports_of, visible_rows
+from neutrino.model.device_owners import INTERFACES
 from neutrino.model.objects import Object
 from neutrino.server.access import sharing
 from neutrino.server.api.resources.port import COMPUTE_OWNER
@@ -23,7 +24,6 @@ from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.errors import PortNotFound
-from neutrino.server.l3.routers.port_layout import INTERFACES
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.query import Query

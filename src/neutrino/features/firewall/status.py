@@ -19,7 +19,7 @@ from neutrino.features.firewall.tables import firewall_groups, group_hosts, grou
 from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
-from neutrino.server.feed.readers.routers import read_agent_modes, read_local_hosts
+from neutrino.server.feed.readers.router_hosts import read_agent_modes, read_local_hosts
 from neutrino.server.feed.reports.rules import one_line
 
 LOG = logging.getLogger(__name__)

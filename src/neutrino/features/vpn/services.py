@@ -6,10 +6,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.routers import view as router_view
 from neutrino.features.vpn.collection import VpnCollection
 from neutrino.features.vpn.errors import RouterIsNotExternal, SubnetIsNotConnectedToRouter, VPNServiceInUse
 from neutrino.features.vpn.tables import ipsec_site_connections, vpnservices
 from neutrino.features.vpn.views import SERVICES
+from neutrino.model.device_owners import INTERFACES
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.flavor import VPN
@@ -19,8 +21,6 @@ from neutrino.server.db.objects import exists
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.l3.flavors import check_flavor
-from neutrino.server.l3.routers import view as router_view
-from neutrino.server.l3.routers.port_layout import INTERFACES
 from neutrino.server.quota.quotas import Quotas
 
 PENDING_CREATE, PENDING_UPDATE = "PENDING_CREATE", "PENDING_UPDATE"  # other statuses are reported by hosts

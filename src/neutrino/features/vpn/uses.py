@@ -3,13 +3,13 @@
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.errors import RouterInUse
 from neutrino.features.vpn.errors import (
     SubnetInUseByEndpointGroup,
     SubnetInUseByIPsecSiteConnection,
     SubnetInUseByVPNService,
 )
 from neutrino.features.vpn.tables import ipsec_site_connections, vpn_endpoint_subnets, vpnservices
-from neutrino.server import errors
 
 _v, _c, _es = vpnservices.c, ipsec_site_connections.c, vpn_endpoint_subnets.c
 
@@ -18,7 +18,7 @@ def check_release(connection: Connection, router_id: str) -> None:
     """Refuse to delete a router with VPN services, or to remove its gateway."""
     found = list(connection.execute(sa.select(_v.id).where(_v.router_id == router_id).order_by(_v.id)).scalars())
     if found:
-        raise errors.RouterInUse(router_id=router_id, reason=f"it is used by VPN services {', '.join(found[:10])}")
+        raise RouterInUse(router_id=router_id, reason=f"it is used by VPN services {', '.join(found[:10])}")
 
 
 def check_interface(connection: Connection, router_id: str, subnet_id: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.device_owners import FLOATING, GATEWAY
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access.sharing import EVERYONE, EXTERNAL, SHARED
@@ -35,7 +36,7 @@ TABLES = {kind: t.metadata.tables[f"{kind}s"] for kind in ACTIONS if kind != "qo
 }
 # As in Neutron, uses of the owner count for these, and a policy in use cannot be narrowed to the project that uses it.
 STRICT = frozenset({"qos_policy"})
-GATEWAYS = ("network:router_gateway", "network:floatingip")
+GATEWAYS = (GATEWAY, FLOATING)
 _m, _rules = t.port_security_groups.c, t.security_group_rules.c
 # Who uses an object, by its type and the action that this needs: the column with the project of the user, the column with
 # the object's id, and further conditions.
@@ -49,7 +50,7 @@ USERS: Mapping[tuple[str, str], tuple[tuple[Any, ...], ...]] = {
             _p.network_id,
             t.router_ports.c.router_id == t.routers.c.id,
             t.router_ports.c.port_id == _p.id,
-            t.router_ports.c.port_type == GATEWAYS[0],
+            t.router_ports.c.port_type == GATEWAY,
         ),
         (t.floatingips.c.project_id, t.floatingips.c.floating_network_id),
     ),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.device_owners import INTERFACES, SNAT
 from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
@@ -22,12 +23,7 @@ from neutrino.server.ipam.ranges import LARGE, pick_free, random_number, size
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address, usable
 
 FixedIp = dict[str, Any]  # subnet_id and ip_address, as the API shows an address of a port
-ROUTER_OWNERS = (
-    "network:router_interface",
-    "network:ha_router_replicated_interface",
-    "network:router_interface_distributed",
-    "network:router_centralized_snat",
-)
+ROUTER_OWNERS = (*INTERFACES, SNAT)
 DHCP_OWNER = "network:dhcp"
 _a = t.ip_allocations.c
 _ALLOCATED = sa.select(_a.ip_address).where(_a.subnet_id == sa.bindparam("subnet"))

@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.device_owners import FLOATING, GATEWAY
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
@@ -36,20 +37,13 @@ from neutrino.server.qos.use import DEFAULT_POLICY, PolicyUse, check_policy
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.placements import NETWORKS as PLACEMENTS
 from neutrino.server.securitygroups.groups import DEFAULT_GROUP, SecurityGroups
+from neutrino.server.uses import NetworkUse, UnusedPorts
 from neutrino.server.view_collection import ViewCollection
 
 AUTO_DELETED = ("network:dhcp", "network:distributed")  # owners of ports that are deleted with their network or subnet
 MIN_MTU = {4: 68, 6: 1280}  # by IP version
 _SHARING = {"shared": sharing.SHARED, "router:external": sharing.EXTERNAL}
 _n, _p, _s = t.networks.c, t.ports.c, t.subnets.c
-
-
-@dataclass(frozen=True)
-class UnusedPorts:
-    """Ports of a service that do not keep their network from being deleted, and rows to write before they are."""
-
-    ports: Sequence[Any]  # rows with id, project_id and revision_number
-    write: Callable[[Transaction], None]
 
 
 @dataclass(frozen=True)
@@ -71,8 +65,7 @@ class Networks:
     quotas: Quotas
     groups: SecurityGroups
     qos: PolicyUse
-    # Services with ports that do not keep a network from being deleted, or from becoming an internal one.
-    unused_port_finders: list[Callable[[Connection, Object], UnusedPorts | None]] = field(default_factory=list)
+    uses: list[NetworkUse] = field(default_factory=list)  # of features
     # Called with the id of a segment that was created on an existing network, or deleted.
     segment_hooks: list[Callable[[str], None]] = field(default_factory=list)
     subnet_checks: list[Callable[[Connection, str], None]] = field(default_factory=list)  # before one is deleted
@@ -149,8 +142,8 @@ class Networks:
     def _insert_parts(self, tx: Transaction, network: Object, segments: Sequence[Segment]) -> None:
         at = network["created_at"]
         self.segments.insert(tx, network["id"], segments, created_at=at, updated_at=at)
-        if network.get("ha"):
-            tx.insert(t.ha_networks, [{"project_id": network["project_id"], "network_id": network["id"]}])
+        for use in self.uses:
+            use.write_create(tx, network)
         _share(tx, dict.fromkeys(_SHARING, False), network)
         self.extensions.store("network", tx, network)
 
@@ -181,8 +174,8 @@ class Networks:
             "mtu": self._mtu(values["mtu"], segments),
             **self.vlan_tags.of_new_network(values, segments),
         }
-        if network.get("ha") and exists(connection, t.ha_networks.c.project_id == network["project_id"]):
-            raise errors.DuplicatedHANetwork(project_id=network["project_id"])
+        for use in self.uses:
+            use.check_create(connection, network)
         if network["is_default"] and network["router:external"]:
             _check_only_default(connection, network["id"])
         return self.extensions.process("create", "network", values, network, network=network), segments
@@ -250,13 +243,13 @@ class Networks:
             return []
         unused = self.unused_ports(connection, before)
         ignored = [port.id for one in unused for port in one.ports]
-        is_gateway = _p.device_owner.in_(["network:router_gateway", "network:floatingip"])
+        is_gateway = _p.device_owner.in_([GATEWAY, FLOATING])
         if exists(connection, _p.network_id == before["id"], is_gateway, _p.id.not_in(ignored)):
             raise errors.ExternalNetworkInUse(id=before["id"])
         return unused
 
     def unused_ports(self, connection: Connection, network: Object) -> list[UnusedPorts]:
-        found = [find(connection, network) for find in self.unused_port_finders]
+        found = [use.find_unused(connection, network) for use in self.uses]
         return [one for one in found if one is not None]
 
     def _renumbered(self, connection: Connection, segments: list[Segment], values: Object) -> list[Segment]:
@@ -305,9 +298,8 @@ class Networks:
         ignored = {port.id for one in unused for port in one.ports}
         # A port created since it was read makes the delete fail on its foreign key, and this is decided again.
         used = [port.id for port in ports if port.device_owner not in AUTO_DELETED and port.id not in ignored]
-        if not used:  # HA routers have no ports there while they have no agent
-            on_it = sa.select(t.ha_router_networks.c.router_id).where(t.ha_router_networks.c.network_id == key)
-            used = [f"of HA router {router_id}" for router_id in connection.execute(on_it).scalars()]
+        if not used:
+            used = [user for use in self.uses for user in use.users(connection, key)]
         if used:
             raise errors.NetworkInUse(id=key, ports=", ".join(sorted(used)[:10]))
 

@@ -18,27 +18,16 @@ _RULES = {
         update_address_group delete_address_group add_addresses remove_addresses
         create_security_group update_security_group delete_security_group
         create_security_group_rule delete_security_group_rule get_rbac_policy update_rbac_policy delete_rbac_policy
-        get_router update_router delete_router add_router_interface remove_router_interface add_extraroutes
-        remove_extraroutes create_router:external_gateway_info create_router:external_gateway_info:network_id
-        update_router:external_gateway_info update_router:external_gateway_info:network_id
-        get_auto_allocated_topology delete_auto_allocated_topology get_floatingip update_floatingip delete_floatingip
-        get_ndp_proxy update_ndp_proxy delete_ndp_proxy
         get_trunk update_trunk delete_trunk add_subports remove_subports
     """,
     "rule:regular_user": """
         create_network create_network:port_security_enabled create_port create_port:device_id update_port:device_id
         create_port:binding:vnic_type create_subnetpool create_address_scope create_address_group get_security_group
         get_default_security_group_rule create_rbac_policy get_availability_zone
-        create_router get_flavor get_flavor_service_profile get_service_provider create_floatingip get_floatingip_pool
-        create_ndp_proxy create_trunk get_subports
+        get_flavor get_flavor_service_profile get_service_provider create_trunk get_subports
         get_policy get_rule_type get_policy_bandwidth_limit_rule get_policy_dscp_marking_rule
         get_policy_minimum_bandwidth_rule get_alias_bandwidth_limit_rule get_alias_dscp_marking_rule
         get_alias_minimum_bandwidth_rule
-    """,
-    "rule:admin_or_ext_parent_owner": """
-        create_floatingip_port_forwarding get_floatingip_port_forwarding update_floatingip_port_forwarding
-        delete_floatingip_port_forwarding create_router_conntrack_helper get_router_conntrack_helper
-        update_router_conntrack_helper delete_router_conntrack_helper
     """,
     _NETWORK_OWNER: """
         create_subnet update_subnet delete_subnet create_port:allowed_address_pairs
@@ -63,7 +52,6 @@ _RULES = {
     f"{_OWNER} or rule:shared_subnetpools": "get_subnetpool",
     f"{_OWNER} or rule:shared_address_scopes": "get_address_scope",
     f"{_OWNER} or rule:shared_address_groups": "get_address_group",
-    "role:manager and project_id:%(project_id)s": "create_router:tags update_router:tags delete_router:tags",
 }
 
 
@@ -81,7 +69,7 @@ def tag_rules(name: str, collection: str) -> dict[str, str]:
     return {f"{verb}_{name}:tags": f"{verb}_{collection}_tags" for verb in verbs}
 
 
-_TAGGED = ("floatingip", "network", "port", "router", "security_group", "subnet", "subnetpool", "trunk")
+_TAGGED = ("network", "port", "security_group", "subnet", "subnetpool", "trunk")
 NAMES: Final = {
     **{rule: earlier for name in _TAGGED for rule, earlier in tag_rules(name, f"{name}s").items()},
     **tag_rules("policy", "policies"),

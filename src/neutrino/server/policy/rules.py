@@ -188,8 +188,6 @@ ACCESS = {
 HOSTS = {
     **crud("agent", ADMIN, ADMIN),
     **dict.fromkeys(("create_dhcp-network", "get_dhcp-networks", "delete_dhcp-network", "get_dhcp-agents"), ADMIN),
-    **dict.fromkeys(("create_l3-router", "get_l3-routers", "update_l3-router", "delete_l3-router"), ADMIN),
-    "get_l3-agents": ADMIN,
     "get_availability_zone": "role:reader",
     "get_network_ip_availability": ADMIN_OR_SERVICE,
     "get_status": ADMIN,
@@ -200,54 +198,13 @@ TRACE = {"create_trace": ADMIN_OR_MEMBER, "get_trace": "rule:regular_user"}
 
 PARENT_MEMBER = any_of(ADMIN, "role:member and rule:ext_parent_owner")
 PARENT_READER = any_of(ADMIN, "role:reader and rule:ext_parent_owner")
-# The rules of actions may name attributes in the body, as those of a create or update do.
-_GATEWAY_ACTIONS = {
-    **{f"{verb}_external_gateways": ADMIN_OR_MEMBER for verb in ("add", "update", "remove")},
-    **{f"{verb}_external_gateways:external_gateways": ADMIN_OR_MEMBER for verb in ("add", "update", "remove")},
-    **{f"{verb}_external_gateways:external_gateways:network_id": ADMIN_OR_MEMBER for verb in ("add", "update")},
-    **{
-        f"{verb}_external_gateways:external_gateways:{name}": ADMIN
-        for verb in ("add", "update")
-        for name in ("enable_snat", "external_fixed_ips")
-    },
-}
-ROUTER = {
-    **crud("router", ADMIN_OR_MEMBER, ADMIN_OR_READER),
-    **tags("router", ADMIN_OR_MEMBER, ADMIN_OR_READER),
-    **setting("router", {"distributed": ADMIN, "ha": ADMIN}, ("create", "get", "update")),
-    **setting(
-        "router",
-        {
-            "external_gateway_info": ADMIN_OR_MEMBER,
-            "external_gateway_info:network_id": ADMIN_OR_MEMBER,
-            "external_gateway_info:enable_snat": ADMIN,
-            "external_gateway_info:external_fixed_ips": ADMIN,
-            "enable_default_route_bfd": ADMIN,
-            "enable_default_route_ecmp": ADMIN,
-        },
-    ),
-    **_GATEWAY_ACTIONS,
-    **dict.fromkeys(("add_router_interface", "remove_router_interface"), ADMIN_OR_MEMBER),
-    **dict.fromkeys(("add_extraroutes", "remove_extraroutes"), ADMIN_OR_MEMBER),
-    **crud("router_conntrack_helper", PARENT_MEMBER, PARENT_READER),
-    **crud("ndp_proxy", ADMIN_OR_MEMBER, ADMIN_OR_READER),
+FLAVORS = {
     **crud("flavor", ADMIN, "role:reader"),
     **crud("service_profile", ADMIN, ADMIN),
     "create_flavor_service_profile": ADMIN,
     "get_flavor_service_profile": ADMIN_OR_READER,
     "delete_flavor_service_profile": ADMIN,
     "get_service_provider": "role:reader",
-    "get_auto_allocated_topology": ADMIN_OR_READER,
-    "delete_auto_allocated_topology": ADMIN_OR_MEMBER,
-}
-
-FLOATINGIP = {
-    **crud("floatingip", ADMIN_OR_MEMBER, ADMIN_OR_READER),
-    **tags("floatingip", ADMIN_OR_MEMBER, ADMIN_OR_READER),
-    "create_floatingip:floating_ip_address": ADMIN_OR_MANAGER,
-    **setting("floatingip", {"router_id": ADMIN_OR_MEMBER}),
-    "get_floatingip_pool": ADMIN_OR_READER,
-    **crud("floatingip_port_forwarding", PARENT_MEMBER, PARENT_READER),
 }
 
 _RULES = ("bandwidth_limit", "packet_rate_limit", "dscp_marking", "minimum_bandwidth", "minimum_packet_rate")
@@ -300,8 +257,7 @@ DEFAULTS = (
     | ACCESS
     | HOSTS
     | TRACE
-    | ROUTER
-    | FLOATINGIP
+    | FLAVORS
     | QOS
     | TRUNK
     | HISTORY

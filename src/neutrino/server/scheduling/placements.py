@@ -263,13 +263,3 @@ NETWORKS = PlacementTable(
     errors.NetworkNotFound,
     leaves_disabled=True,
 )
-ROUTERS = PlacementTable(
-    "router",
-    words.L3,
-    "l3",
-    t.router_l3_agents,
-    t.routers,
-    errors.RouterNotFound,
-    movable=sa.not_(t.routers.c.ha),  # the agents of an HA router elect another active one by VRRP
-    reads_configurations=True,
-)

@@ -21,6 +21,7 @@ from neutrino.diagnosis.facts import (
     ProcessRow,
 )
 from neutrino.model.objects import Object
+from neutrino.model.routing import ACTIVE
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import (
@@ -39,7 +40,6 @@ from neutrino.server.db.tables import (
 )
 from neutrino.server.hosts.registry import timestamp
 
-ACTIVE: Final = "active"  # of an HA router's instance
 ELECTION_SECONDS: Final = 60  # until an instance of a new HA router has to be active
 
 Query = sa.Select[*tuple[object, ...]]

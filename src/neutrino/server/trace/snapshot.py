@@ -18,13 +18,8 @@ from neutrino.server.db import tables as t
 from neutrino.server.feed.declarations import NO_ADDITIONS, Additions
 from neutrino.server.feed.readers import l2
 from neutrino.server.feed.readers.qos import read_policies
-from neutrino.server.feed.readers.routers import (
-    read_agent_gateways,
-    read_agent_modes,
-    read_bases,
-    read_local_hosts,
-    read_placements,
-)
+from neutrino.server.feed.readers.router_hosts import read_agent_modes, read_local_hosts, read_placements
+from neutrino.server.feed.readers.routers import read_agent_gateways, read_bases
 from neutrino.server.feed.readers.rows import MAX_IDS, build, decode_fixed_ips, read_ids, read_rows, select, texts
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.trace.feature_part import Reached, ReadTracePart

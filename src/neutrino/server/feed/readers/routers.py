@@ -1,9 +1,5 @@
 """Reads routers: the whole router, as each host that serves it gets it, in a fixed number of queries.
 
-A centralized router is on the hosts of the agents that it is scheduled to. A distributed one is also on every host with an
-L3 agent in a DVR mode and a port of an instance, of DHCP or of a load balancer on one of its subnets. These hosts are not
-stored: they follow from the bindings of ports, including those that a live migration prepares.
-
 A change of a router is logged with the router. Its ports, subnets and networks also change on their own; `routers_of` finds
 the routers that such a change affects.
 """
@@ -13,37 +9,38 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model import device_owners
 from neutrino.model import routing as m
 from neutrino.model.state import FixedIp, Port
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup
 from neutrino.server.feed.declarations import NO_ADDITIONS, Added, Additions, Changed
+from neutrino.server.feed.readers.router_hosts import (
+    REPLICATED,
+    AgentModes,
+    Placement,
+    read_agent_modes,
+    read_local_hosts,
+    read_placements,
+    read_router_hosts,
+)
 from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, one_of, read_ids, read_rows, select, texts
 from neutrino.server.feed.records import PortRecord, RouterRecord
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
-from neutrino.server.l3.routers import port_layout as layout
-from neutrino.server.l3.scheduling.candidates import DVR_MODES
-from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES, LOCAL_HOSTS
-from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
-AgentModes = Mapping[str, str]  # host → agent_mode of its L3 agent
-Hosts = Mapping[str, frozenset[str]]  # by the id of a port or a router
-Placement = tuple[str | None, str | None]  # id of the host's HA port, HA state of the router there
 Interfaces = defaultdict[str, list[tuple[str, m.RouterInterface]]]  # router → port type, interface
 _r, _rp, _ra, _p, _a = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.ports.c, t.agents.c
 _n, _s, _pool, _f, _pf = t.networks.c, t.subnets.c, t.subnetpools.c, t.floatingips.c, t.port_forwardings.c
 _h, _al, _np = t.conntrack_helpers.c, t.ip_allocations.c, t.ndp_proxies.c
 
 _LOWEST_PRIORITY, _PRIORITIES = 150, 101  # 150 to 250: see `_priority`
-_REPLICATED = (layout.HA_INTERFACE, layout.GATEWAY, layout.SNAT)
 
 # Without a policy of its own, a floating IP or gateway has that of its external network.
 _GATEWAY_POLICY = sa.func.coalesce(
@@ -62,22 +59,10 @@ _DISTRIBUTED = sa.select(_r.id).where(_r.distributed.is_(True))
 _DISTRIBUTED_ON_NETWORKS = RowsLookup(
     _DISTRIBUTED.join(t.router_ports, _rp.router_id == _r.id).join(t.ports, _p.id == _rp.port_id)
 )
-_SHARED_PORTS = RowsLookup(sa.select(_rp.port_id).where(one_of(_rp.port_type, (*_REPLICATED, layout.DVR_INTERFACE))))
-_IS_DISTRIBUTED = sa.and_(_r.distributed, one_of(_rp.port_type, layout.INTERFACES))
-_ON_SEVERAL_HOSTS = RowsLookup(
-    sa.select(_rp.port_id, _rp.router_id, _IS_DISTRIBUTED.label("is_distributed"))
-    .join(t.routers, _r.id == _rp.router_id)
-    .where(sa.or_(_IS_DISTRIBUTED, sa.and_(_r.ha, one_of(_rp.port_type, _REPLICATED))))
+_SHARED_PORTS = RowsLookup(
+    sa.select(_rp.port_id).where(one_of(_rp.port_type, (*REPLICATED, device_owners.DVR_INTERFACE)))
 )
 NETWORKS_OF_PORTS = RowsLookup(sa.select(_p.network_id).distinct())
-_L3_AGENTS = sa.and_(_a.agent_type == words.L3, _a.admin_state_up.is_(True))
-
-
-class RouterHosts(NamedTuple):
-    """The ports that several hosts have, with these hosts."""
-
-    replicated: Hosts  # all hosts that the router is scheduled to: of an HA router active and standby
-    distributed: Hosts  # of interfaces of distributed routers: all hosts that have the router
 
 
 def routers_of(connection: Connection, changed: Changed) -> set[str]:
@@ -109,21 +94,6 @@ def shared_ports(connection: Connection, changed: Changed) -> set[str]:
     return read_ids(connection, _SHARED_PORTS, _rp.router_id, changed.affected("router"))
 
 
-def read_router_hosts(connection: Connection, ports: Ids) -> RouterHosts:
-    """The hosts of those of these ports that several hosts have."""
-    rows = list(read_rows(connection, _ON_SEVERAL_HOSTS, _rp.port_id, ports))
-    if not rows:
-        return RouterHosts({}, {})
-    central = read_placements(connection, sorted({row.router_id for row in rows}))
-    replicated = {r.port_id: frozenset(central[r.router_id]) for r in rows if r.router_id in central}
-    interfaces = {row.port_id: row.router_id for row in rows if row.is_distributed}
-    routers = sorted(set(interfaces.values()))
-    local = read_local_hosts(connection, routers, read_agent_modes(connection)) if routers else {}
-    nowhere = frozenset[str]()
-    distributed = {key: replicated.get(key, nowhere) | local.get(r, nowhere) for key, r in interfaces.items()}
-    return RouterHosts(replicated, distributed)
-
-
 def read_port_hosts(connection: Connection, ports: Ids) -> Callable[[PortRecord, Port], PortRecord]:
     """Ports of HA and distributed routers are on all hosts of their router."""
     hosts = read_router_hosts(connection, ports)
@@ -151,7 +121,7 @@ def _distributed(port: Port, hosts: frozenset[str]) -> dict[str, Port]:
     """A port of a distributed router, which has no binding: every host of the router wires it."""
     base = msgspec.structs.replace(
         port,
-        device_owner=layout.DVR_INTERFACE,  # the port's own may have been cleared by a client
+        device_owner=device_owners.DVR_INTERFACE,  # the port's own may have been cleared by a client
         allowed_address_pairs=(),
         port_security_enabled=False,
         security_groups=(),
@@ -159,23 +129,6 @@ def _distributed(port: Port, hosts: frozenset[str]) -> dict[str, Port]:
         distributed=True,
     )
     return {host: msgspec.structs.replace(base, host=host) for host in sorted(hosts)}
-
-
-def read_agent_modes(connection: Connection) -> AgentModes:
-    """The hosts whose L3 agents are in a DVR mode and administratively up."""
-    rows = connection.execute(sa.select(_a.host, _a.configurations).where(_L3_AGENTS))
-    modes = ((row.host, msgspec.json.decode(row.configurations).get(words.AGENT_MODE)) for row in rows)
-    return {host: mode for host, mode in modes if mode in DVR_MODES}
-
-
-def read_local_hosts(connection: Connection, ids: Ids, modes: AgentModes) -> dict[str, frozenset[str]]:
-    """Distributed router → the hosts with ports on its subnets."""
-    if not modes:
-        return {}
-    bound = LOCAL_HOSTS.where(t.port_bindings.c.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
-    statement = bound.join(t.routers, sa.and_(_r.id == _rp.router_id, _r.distributed.is_(True)))
-    found = grouped(connection, statement, _rp.router_id, ids, attrgetter("host"))
-    return {router_id: local for router_id, hosts in found.items() if (local := frozenset(hosts) & modes.keys())}
 
 
 # --- routers ----------------------------------------------------------------------------------------------------------
@@ -198,7 +151,7 @@ def read_routers(
         if row.id not in served:
             continue
         own = ports[row.id]
-        ha_ports = {port.id: port for kind, port in own if kind == layout.HA_PORT}
+        ha_ports = {port.id: port for kind, port in own if kind == device_owners.HA_PORT}
         central = dict(_by_host(base, row, placements.get(row.id, {}), ha_ports))
         if not base.distributed:
             yield row.id, added.place(central, base)
@@ -227,14 +180,14 @@ def _bases(connection: Connection, ids: Ids, ports: Interfaces, added: Added) ->
     }
     for row in read_rows(connection, _ROUTERS, _r.id, ids):
         own = ports[row.id]
-        gateways = {port.id: port for kind, port in own if kind == layout.GATEWAY}
+        gateways = {port.id: port for kind, port in own if kind == device_owners.GATEWAY}
         base = build(
             m.Router,
             row,
             gateway=gateways.get(row.gw_port_id),
             extra_gateways=tuple(gateways[key] for key in texts.decode(row.extra_gw_port_ids) if key in gateways),
-            interfaces=tuple(port for kind, port in own if kind in layout.INTERFACES),
-            snat_interfaces=tuple(port for kind, port in own if kind == layout.SNAT),
+            interfaces=tuple(port for kind, port in own if kind in device_owners.INTERFACES),
+            snat_interfaces=tuple(port for kind, port in own if kind == device_owners.SNAT),
             routes=_routes.decode(row.routes),
             ha=None,  # set for each host
             **{field: tuple(values[row.id]) for field, values in parts.items()},
@@ -247,7 +200,7 @@ def _by_host(
     base: m.Router, row: Any, placements: Mapping[str, Placement], ha_ports: Mapping[str, m.RouterInterface]
 ) -> Iterator[tuple[str, m.Router]]:
     """The router as the hosts that it is scheduled to get it; those of an HA router differ in their HA port."""
-    active = next((host for host, (_, state) in placements.items() if state == layout.ACTIVE), "")
+    active = next((host for host, (_, state) in placements.items() if state == m.ACTIVE), "")
     for host, (ha_port_id, _) in placements.items():
         if not row.ha:
             yield host, base
@@ -268,20 +221,6 @@ def _priority(port_id: str) -> int:
     return _LOWEST_PRIORITY + zlib.crc32(port_id.encode()) % _PRIORITIES
 
 
-def read_placements(connection: Connection, ids: Ids) -> dict[str, dict[str, Placement]]:
-    """Router → the hosts whose agents it is scheduled to; agents with admin_state_up=False do not serve it."""
-    statement = (
-        sa.select(_ra.router_id, _ra.ha_port_id, _ra.ha_state, _a.host)
-        .join(t.agents, _a.id == _ra.agent_id)
-        .where(_L3_AGENTS)
-        .order_by(_a.host)
-    )
-    found: defaultdict[str, dict[str, Placement]] = defaultdict(dict)
-    for row in read_rows(connection, statement, _ra.router_id, ids):
-        found[row.router_id][row.host] = row.ha_port_id, row.ha_state
-    return dict(found)
-
-
 def render_for_hosts(
     base: m.Router,
     local: frozenset[str],
@@ -295,7 +234,7 @@ def render_for_hosts(
     floating IP is translated on the host of its port if that host reaches the external network itself, else centrally.
     Such a host also routes the direct prefixes to the outside itself.
     """
-    outward = {host for host in local if modes.get(host) in EXTERNAL_MODES}
+    outward = {host for host in local if modes.get(host) in words.EXTERNAL_MODES}
     # Only the first gateway's network is reached from every host. Both floating IPs of an address are at one place, as
     # its packets leave by one of them.
     central_only = {fip.fixed_ip_address for fip in base.floating_ips if fip.network_id}
@@ -332,16 +271,16 @@ def _router_ports(connection: Connection, ids: Ids) -> Interfaces:
 
 
 def _gateway_networks(ports: Interfaces) -> set[str]:
-    return {port.network_id for own in ports.values() for kind, port in own if kind == layout.GATEWAY}
+    return {port.network_id for own in ports.values() for kind, port in own if kind == device_owners.GATEWAY}
 
 
 def read_agent_gateways(connection: Connection, networks: Collection[str]) -> dict[str, dict[str, m.RouterInterface]]:
     """External network → host → the agent gateway port by which the host's floating IPs reach that network."""
-    labels = sa.literal("").label("router_id"), sa.literal(layout.GATEWAY).label("port_type")
+    labels = sa.literal("").label("router_id"), sa.literal(device_owners.GATEWAY).label("port_type")
     statement = (
         select(m.RouterInterface, t.ports, *labels, _p.fixed_ips, _p.host, _n.mtu)
         .join(t.networks, _n.id == _p.network_id)
-        .where(_p.device_owner == layout.AGENT_GATEWAY, _p.host != "")
+        .where(_p.device_owner == device_owners.AGENT_GATEWAY, _p.host != "")
         .order_by(_p.id)
     )
     rows = list(read_rows(connection, statement, _p.network_id, sorted(networks)))
@@ -362,7 +301,7 @@ def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
         # Those of another segment of a routed network are not.
         here = {known[key].segment_id for key in used if key in known}
         others = [s.cidr for key, s in known.items() if key not in used and (s.segment_id in here or not s.segment_id)]
-        others = others if row.port_type == layout.GATEWAY else []
+        others = others if row.port_type == device_owners.GATEWAY else []
         addresses = tuple(_address(f, known[f.subnet_id]) for f in fixed if f.subnet_id in known)
         interface = build(m.RouterInterface, row, addresses=addresses, other_subnets=tuple(sorted(others)))
         found[row.router_id].append((row.port_type, interface))
@@ -420,7 +359,7 @@ _DELEGATIONS = (
         .join(t.router_ports, _rp.port_id == _al.port_id)
         .join(t.routers, _r.id == _rp.router_id)
     )
-    .where(_s.prefix_delegated, _r.gw_network_id.is_not(None), _rp.port_type.in_(layout.INTERFACES))
+    .where(_s.prefix_delegated, _r.gw_network_id.is_not(None), _rp.port_type.in_(device_owners.INTERFACES))
     .order_by(_s.id)
 )
 

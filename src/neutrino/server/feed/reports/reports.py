@@ -10,22 +10,30 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
-from typing import Any
+from typing import Any, Protocol
 
 from neutrino.feed.messages import Answer, HostReport, PortDown, PortReady, PortUp, Problem, Report, Status, Traffic
 from neutrino.model.agents import AgentState
 from neutrino.server.feed.reports.batches import HostReports
-from neutrino.server.feed.reports.port_status import DistributedPortStatus
 from neutrino.server.feed.reports.rules import one_line
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.hosts.registry import Report as AgentReport
-from neutrino.server.ml2.ports.provisioning import L2, Done, Provisioning
+from neutrino.server.ml2.ports.provisioning import L2, Done
 
 LOG = logging.getLogger(__name__)
 AGENTS_PER_TRANSACTION = 200
 HOST_SECONDS = 0.5  # of one write for the reports of one host; the others are left for the next one
 TakeStatus = Callable[[str, Status], object]  # takes the host and its message
 TakeTraffic = Callable[[str, Traffic], object]  # takes the host and the counters of its routers
+
+
+class PortReports(Protocol):
+    """Takes what hosts report of ports: the core's provisioning, or a feature for ports of its own."""
+
+    def complete_all(self, done: Sequence[Done], component: str) -> object: ...
+    def ready(self, port_id: str, revision: int, host: str) -> bool: ...
+    def plugged(self, port_id: str, host: str) -> bool: ...
+    def lost(self, port_id: str, host: str) -> bool: ...
 
 
 def one_word(set_status: Callable[[str, str, str], object]) -> TakeStatus:
@@ -39,9 +47,9 @@ class Reports:
 
     agents: Registry
     reported: Callable[[AgentReport], Any]  # notifies schedulers
-    ports: Provisioning | DistributedPortStatus
+    ports: PortReports
     statuses: Mapping[str, TakeStatus]  # by kind
-    settle: Callable[[], Any] = lambda: None  # updates the ports that hosts need for distributed routers
+    settle: Callable[[], Any] = lambda: None  # catches up with what the reports have changed
     answered: Callable[[str, Answer], Any] = lambda host, answer: None  # takes the answers to queries
     traffic: TakeTraffic = lambda host, message: None
     clock: Callable[[], float] = time.monotonic

@@ -10,10 +10,9 @@ distributed    router    each with ports on its subnets   interfaces        the 
 import dataclasses
 from dataclasses import dataclass
 
-from neutrino.model.routing import FloatingIp, PortForwarding, RouterInterface
+from neutrino.model.agents import EXTERNAL_MODES
+from neutrino.model.routing import ACTIVE, FloatingIp, PortForwarding, RouterInterface
 from neutrino.model.trace import Cause
-from neutrino.server.l3.routers.port_layout import ACTIVE
-from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES
 from neutrino.server.trace.steps.ports import check_host
 from neutrino.server.trace.steps.walk import Walk, of_router
 from neutrino.server.trace.values import TracedRouter

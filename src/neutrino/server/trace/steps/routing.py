@@ -11,9 +11,9 @@ which (`Walk.chosen`).
 from dataclasses import dataclass
 from ipaddress import ip_network
 
+from neutrino.model.agents import EXTERNAL_MODES
 from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.trace import Cause
-from neutrino.server.l3.scheduling.dvr import EXTERNAL_MODES
 from neutrino.server.trace.steps import nat
 from neutrino.server.trace.steps.filters import TCP
 from neutrino.server.trace.steps.parts import SNAT, Part, central_part, check_agent

@@ -10,6 +10,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.errors import (
+    ExternalGatewayForFloatingIPNotFound,
+    FloatingIPPortAlreadyAssociated,
+    PortForwardingNotFound,
+    PortHasBindingFloatingIP,
+)
+from neutrino.features.router.floating_ips import floating_ips
+from neutrino.features.router.floating_ips.floating_ips import bump_routers, revision_of, router_between
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
@@ -18,8 +26,6 @@ from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import UNLIMITED
 from neutrino.server.db.view import View
-from neutrino.server.l3.floating_ips import floating_ips
-from neutrino.server.l3.floating_ips.floating_ips import bump_routers, revision_of, router_between
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ChildViewCollection
@@ -102,7 +108,7 @@ class PortForwardings(ChildViewCollection):
         if other_port:
             _check_no_floating_ip(connection, new)
         if floating_ip["port_id"] is not None:
-            raise errors.FloatingIPPortAlreadyAssociated(
+            raise FloatingIPPortAlreadyAssociated(
                 fixed_ip=floating_ip["fixed_ip_address"],
                 port_id=floating_ip["port_id"],
                 net_id=floating_ip["floating_network_id"],
@@ -121,7 +127,7 @@ def _router_of(connection: Connection, context: Context, floating_ip: Object, ne
         raise refuse(f"port {port['id']} does not have the IPv4 address {new['internal_ip_address']}")
     try:
         router = router_between(connection, fixed["subnet_id"], floating_ip["floating_network_id"], port["id"])
-    except errors.ExternalGatewayForFloatingIPNotFound as error:
+    except ExternalGatewayForFloatingIPNotFound as error:
         raise refuse(error.message.rstrip(".")) from None
     if floating_ip["router_id"] not in (None, router.id):
         raise refuse(
@@ -182,7 +188,7 @@ def _check_no_floating_ip(connection: Connection, new: Object) -> None:
         sa.select(_f.floating_ip_address).where(_f.port_id == new["internal_port_id"]).limit(1)
     ).first()
     if row is not None:
-        raise errors.PortHasBindingFloatingIP(port_id=new["internal_port_id"], floating_ip_address=row[0])
+        raise PortHasBindingFloatingIP(port_id=new["internal_port_id"], floating_ip_address=row[0])
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -191,7 +197,7 @@ def _check_no_floating_ip(connection: Connection, new: Object) -> None:
 def _load(connection: Connection, floatingip_id: str, key: str) -> Object:
     found = VIEW.show(connection, key, project="", everyone=True, fields=(*VIEW.names, "floatingip_id"))
     if found is None or found.pop("floatingip_id") != floatingip_id:
-        raise errors.PortForwardingNotFound(id=key)
+        raise PortForwardingNotFound(id=key)
     return found
 
 

@@ -12,20 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.model import agents as words
-from neutrino.model.objects import Object
-from neutrino.server import errors
-from neutrino.server.access import sharing
-from neutrino.server.api.resources.router import ROUTES
-from neutrino.server.api.types import parse_attribute
-from neutrino.server.context import Context, admin_context
-from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, changed, exists, fresh, new_id, update_row
-from neutrino.server.db.session import Database, retried
-from neutrino.server.hosts.zones import check_hints
-from neutrino.server.l3.flavors import check_flavor
-from neutrino.server.l3.routers import view as router_view
-from neutrino.server.l3.routers.gateways import (
+from neutrino.features.router.errors import RouterInUse
+from neutrino.features.router.resources import ROUTES
+from neutrino.features.router.routers import view as router_view
+from neutrino.features.router.routers.gateways import (
     Decision,
     GatewayRequest,
     Gateways,
@@ -34,13 +24,25 @@ from neutrino.server.l3.routers.gateways import (
     gateway_ports,
     with_first,
 )
-from neutrino.server.l3.routers.ha_networks import HaNetworks
-from neutrino.server.l3.routers.ndp import is_enabled_on_create, is_enabled_on_update
-from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPort, central_host
-from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
-from neutrino.server.l3.routers.router_ports import RouterInputs, RouterPorts, read_router
-from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse, routes_added, routes_removed
-from neutrino.server.l3.scheduling.scheduler import L3Scheduler
+from neutrino.features.router.routers.ha_networks import HaNetworks
+from neutrino.features.router.routers.ndp import is_enabled_on_create, is_enabled_on_update
+from neutrino.features.router.routers.port_layout import PortTarget, RouterPort, central_host
+from neutrino.features.router.routers.prefix_delegation import PrefixDelegation
+from neutrino.features.router.routers.router_ports import RouterInputs, RouterPorts, read_router
+from neutrino.features.router.routers.rules import check_overlap, check_routes, refuse, routes_added, routes_removed
+from neutrino.features.router.scheduling.scheduler import L3Scheduler
+from neutrino.model import agents as words
+from neutrino.model.device_owners import GATEWAY
+from neutrino.model.objects import Object
+from neutrino.server import errors
+from neutrino.server.access import sharing
+from neutrino.server.api.types import parse_attribute
+from neutrino.server.context import Context, admin_context
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import as_row, changed, exists, fresh, new_id, update_row
+from neutrino.server.db.session import Database, retried
+from neutrino.server.hosts.zones import check_hints
+from neutrino.server.l3.flavors import check_flavor
 from neutrino.server.ml2.operations import Operations, Writes
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.scheduler import PlacementChange
@@ -324,7 +326,7 @@ class Routers:
             before, ports = inputs.router, inputs.ports
             interfaces = [port.id for port in ports if port.is_interface]
             if interfaces:
-                raise errors.RouterInUse(router_id=key, reason=f"it has ports {', '.join(interfaces[:10])}")
+                raise RouterInUse(router_id=key, reason=f"it has ports {', '.join(interfaces[:10])}")
             for use in self.uses:
                 use.check_release(connection, key)
             for network_id in {port.network_id for port in gateway_ports(before, ports)}:

@@ -19,14 +19,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model.device_owners import AGENT_GATEWAY
 from neutrino.model.objects import Object
-from neutrino.model.trunks import SUBPORT_OWNER
 from neutrino.server import errors
 from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.registry import Report
-from neutrino.server.l3.routers.port_layout import AGENT_GATEWAY, INTERFACES
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.ports.collection import Ports
@@ -36,35 +35,8 @@ from neutrino.server.uses import RouterUse
 
 # Never changed: servers of two releases must derive the same id, or a host gets two ports.
 _PORT_NAMESPACE: Final = uuid.UUID("b5b0fb2a-6c37-4f0e-9d3c-0d9b1b9f6a11")
-EXTERNAL_MODES: Final = frozenset({"dvr", "dvr_snat"})  # agent modes of hosts that reach external networks themselves
 LOG = logging.getLogger(__name__)
-_p, _a, _rp, _g, _m = t.ports.c, t.ip_allocations.c, t.router_ports.c, t.agents.c, t.dvr_host_macs.c
-_f, _r, _b = t.floatingips.c, t.routers.c, t.port_bindings.c
-_local = t.ip_allocations.alias("local_allocations")
-# Ports whose packets their host routes itself.
-ROUTED_LOCALLY: Final = sa.or_(
-    _p.device_owner.like("compute:%"),
-    _p.device_owner.in_(("network:dhcp", "neutron:LOADBALANCER", "neutron:LOADBALANCERV2", "Octavia", SUBPORT_OWNER)),
-)
-
-
-# Routers and the hosts with such ports on their subnets. By bindings: the host that a live migration prepares needs the
-# router before the instance runs there.
-LOCAL_HOSTS: Final = (
-    sa.select(_rp.router_id, _b.host)
-    .join(t.ip_allocations, _a.port_id == _rp.port_id)
-    .join(_local, _local.c.subnet_id == _a.subnet_id)
-    .join(t.ports, sa.and_(_p.id == _local.c.port_id, ROUTED_LOCALLY))
-    .join(t.port_bindings, _b.port_id == _p.id)
-    .where(_rp.port_type.in_(INTERFACES), _b.host != "")
-    .distinct()
-)
-
-
-def agents_with_ports(connection: Connection, router_id: str) -> list[str]:
-    """The L3 agents on the hosts that need a distributed router, by the ports on its subnets."""
-    hosts = LOCAL_HOSTS.with_only_columns(_b.host).where(_rp.router_id == router_id)
-    return list(connection.execute(sa.select(_g.id).where(_g.agent_type == words.L3, _g.host.in_(hosts))).scalars())
+_p, _g, _m, _f, _r = t.ports.c, t.agents.c, t.dvr_host_macs.c, t.floatingips.c, t.routers.c
 
 
 @dataclass(frozen=True)
@@ -152,5 +124,5 @@ def _wanted_gateways(connection: Connection, uses: Sequence[RouterUse]) -> Itera
         on_host = sa.and_(_g.host == needed.c.host, _g.agent_type == words.L3, _g.admin_state_up.is_(True))
         statement = sa.select(needed.c.network_id, needed.c.host, _g.configurations).join(t.agents, on_host).distinct()
         for network_id, host, configurations in connection.execute(statement):
-            if msgspec.json.decode(configurations).get(words.AGENT_MODE) in EXTERNAL_MODES:
+            if msgspec.json.decode(configurations).get(words.AGENT_MODE) in words.EXTERNAL_MODES:
                 yield network_id, host

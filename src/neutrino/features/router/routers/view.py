@@ -11,14 +11,13 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.errors import RouterNotFound
+from neutrino.features.router.scheduling.candidates import PLACEMENTS, STATUS
 from neutrino.model.objects import Object
-from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, scalar
 from neutrino.server.db.tables import Json
 from neutrino.server.db.view import BATCH, Added, View
-from neutrino.server.l3.scheduling.candidates import STATUS
-from neutrino.server.scheduling.placements import ROUTERS as PLACEMENTS
 
 _c, _p = t.routers.c, t.ports.c
 _GATEWAY_IPS = sa.select(_p.fixed_ips).where(_p.id == _c.gw_port_id).scalar_subquery()
@@ -41,7 +40,7 @@ _GATEWAY = {
     "qos_policy_id": "gw_qos_policy_id",
 }
 # With all columns and the stored status: for updates.
-VIEW = View(t.routers, computed=_COMPUTED, not_found=errors.RouterNotFound)
+VIEW = View(t.routers, computed=_COMPUTED, not_found=RouterNotFound)
 _PORTS = sa.select(_p.id, _p.network_id, _p.fixed_ips).where(_p.id.in_(sa.bindparam("ports", expanding=True)))
 STATUS_OF = Lookup(sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String)), scalar)
 

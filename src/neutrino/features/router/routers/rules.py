@@ -4,11 +4,13 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from neutrino.features.router.errors import InvalidRoutes
+from neutrino.features.router.routers.port_layout import RouterPort
+from neutrino.model.device_owners import DVR_INTERFACE, INTERFACES, SNAT
 from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.api.types import Uuid, comparable
 from neutrino.server.ipam.delegated import is_provisional
-from neutrino.server.l3.routers.port_layout import DVR_INTERFACE, INTERFACES, SNAT, RouterPort
 
 _UUID = Uuid()
 DEVICE_OWNERS = ("compute:", "baremetal:", "manila:", "network:", "trunk:")
@@ -108,9 +110,9 @@ def check_routes(routes: Sequence[Mapping[str, str]], cidrs: Iterable[str], own:
     for route in routes:
         hop = ipaddress.ip_address(route["nexthop"])
         if not any(hop in network for network in networks):
-            raise errors.InvalidRoutes(reason=f"nexthop {hop} is on no network of the router")
+            raise InvalidRoutes(reason=f"nexthop {hop} is on no network of the router")
         if str(hop) in addresses:
-            raise errors.InvalidRoutes(reason=f"nexthop {hop} is an address of the router")
+            raise InvalidRoutes(reason=f"nexthop {hop} is an address of the router")
 
 
 def has_nexthop_in(routes: Sequence[Mapping[str, str]], cidr: str) -> bool:

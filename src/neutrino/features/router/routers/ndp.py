@@ -9,8 +9,13 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.errors import (
+    RouterGatewayInUseByNDPProxy,
+    RouterGatewayNotValid,
+    RouterInterfaceInUseByNDPProxy,
+    RouterIPv6GatewayInUse,
+)
 from neutrino.model.objects import Values
-from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
 
@@ -24,7 +29,7 @@ def is_enabled_on_create(
     """Whether a new router with a gateway on this network has it enabled; a request that cannot be met is refused."""
     if network_id is None:
         if requested:
-            raise errors.RouterGatewayNotValid(router_id=router_id, reason="the request has no external_gateway_info")
+            raise RouterGatewayNotValid(router_id=router_id, reason="the request has no external_gateway_info")
         return False
     if requested is False or not (requested or default):
         return False
@@ -34,7 +39,7 @@ def is_enabled_on_create(
             f"The external network {network_id} don't support IPv6 ndp proxy, the network has no IPv6 subnets or has "
             "no IPv6 address scope"
         )
-        raise errors.RouterGatewayNotValid(router_id=router_id, reason=reason)
+        raise RouterGatewayNotValid(router_id=router_id, reason=reason)
     return supported
 
 
@@ -54,20 +59,20 @@ def is_enabled_on_update(
     router_id, requested = before["id"], values.get("enable_ndp_proxy")
     old, new = before["gw_network_id"], after["gw_network_id"]
     if old not in (None, new) and exists(connection, _x.router_id == router_id):
-        raise errors.RouterGatewayInUseByNDPProxy(router_id=router_id)
+        raise RouterGatewayInUseByNDPProxy(router_id=router_id)
     if new is None:
         if requested:
             reason = "The router's external gateway will be unset" if old is not None else _INVALID
-            raise errors.RouterGatewayNotValid(router_id=router_id, reason=reason)
+            raise RouterGatewayNotValid(router_id=router_id, reason=reason)
         return False
     if requested is None and old == new:
         if before["enable_ndp_proxy"] and not _has_ipv6(gateway_ips):
-            raise errors.RouterIPv6GatewayInUse(router_id=router_id)
+            raise RouterIPv6GatewayInUse(router_id=router_id)
         return bool(before["enable_ndp_proxy"])
     wanted = (before["enable_ndp_proxy"] or default) if requested is None else requested
     supported = bool(wanted) and _has_ipv6(gateway_ips) and _is_supported(connection, new)
     if requested and not supported:
-        raise errors.RouterGatewayNotValid(router_id=router_id, reason=_INVALID)
+        raise RouterGatewayNotValid(router_id=router_id, reason=_INVALID)
     return supported
 
 
@@ -75,7 +80,7 @@ def check_interface_unused(connection: Connection, router_id: str, subnet_id: st
     """Refuse to remove an interface by which a proxied address is reached."""
     proxied = _x.router_id == router_id, _x.port_id == _a.port_id, _x.ip_address == _a.ip_address
     if exists(connection, *proxied, _a.subnet_id == subnet_id):
-        raise errors.RouterInterfaceInUseByNDPProxy(router_id=router_id, subnet_id=subnet_id)
+        raise RouterInterfaceInUseByNDPProxy(router_id=router_id, subnet_id=subnet_id)
 
 
 def ipv6_scope(connection: Connection, network_id: str) -> str | None:

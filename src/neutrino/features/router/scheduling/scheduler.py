@@ -15,8 +15,22 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.errors import (
+    DVRL3CannotAssignToDvrAgent,
+    DVRL3CannotRemoveFromDvrAgent,
+    InvalidL3Agent,
+    RouterHostedByL3Agent,
+    RouterL3AgentMismatch,
+    RouterNotHostedByL3Agent,
+)
+from neutrino.features.router.routers import view as router_view
+from neutrino.features.router.routers.port_layout import RouterAgent, RouterPort, central_host, central_port_host
+from neutrino.features.router.routers.router_ports import RouterPorts, read_agents, read_router, reading_router
+from neutrino.features.router.scheduling import candidates as l3
+from neutrino.features.router.scheduling.candidates import DOWN, fits, mode, needs_agent
 from neutrino.model import agents as words
 from neutrino.model.objects import Object
+from neutrino.model.routing import ACTIVE, STANDBY
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
@@ -24,20 +38,8 @@ from neutrino.server.db.reads import read, read_together
 from neutrino.server.db.session import retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.registry import Report, check_agent
-from neutrino.server.l3.routers import view as router_view
-from neutrino.server.l3.routers.port_layout import (
-    ACTIVE,
-    STANDBY,
-    RouterAgent,
-    RouterPort,
-    central_host,
-    central_port_host,
-)
-from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_router, reading_router
-from neutrino.server.l3.scheduling import candidates as l3
-from neutrino.server.l3.scheduling.candidates import DOWN, fits, mode, needs_agent
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite, Writes, pending_statement
-from neutrino.server.scheduling.placements import ROUTERS, Candidate
+from neutrino.server.scheduling.placements import Candidate
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange
 
 LOG = logging.getLogger(__name__)
@@ -59,7 +61,7 @@ class Assignment:
 
 @dataclass(eq=False)
 class L3Scheduler(AgentScheduler):
-    placements = ROUTERS
+    placements = l3.PLACEMENTS
     operations: Operations
     ports: RouterPorts
     driver: str
@@ -263,14 +265,14 @@ class L3Scheduler(AgentScheduler):
     def _lacking(self, connection: Connection) -> list[str]:
         """Routers with ports that are on fewer agents than they may be."""
         # HA routers lack agents also while they have some; others only without any.
-        lacks_some = ROUTERS.placed < (self.options.agents_per_object or 2**31 - 1)  # 0: all agents
-        lacks_all = sa.and_(sa.exists().where(_rp.router_id == _r.id), ROUTERS.placed == 0)
+        lacks_some = self.placements.placed < (self.options.agents_per_object or 2**31 - 1)  # 0: all agents
+        lacks_all = sa.and_(sa.exists().where(_rp.router_id == _r.id), self.placements.placed == 0)
         statement = sa.select(_r.id).where(sa.case((_r.ha, lacks_some), else_=lacks_all)).order_by(_r.id)
         return list(connection.execute(statement).scalars())
 
     def with_surplus(self, connection: Connection) -> Sequence[str]:
         """Routers that are not HA and on two agents: both would answer for the gateway's address."""
-        statement = sa.select(_r.id).where(sa.not_(_r.ha), ROUTERS.serving > 1).order_by(_r.id)
+        statement = sa.select(_r.id).where(sa.not_(_r.ha), self.placements.serving > 1).order_by(_r.id)
         return connection.execute(statement, {"cutoff": self.registry.cutoff()}).scalars().all()
 
     def _surplus(
@@ -294,15 +296,15 @@ class L3Scheduler(AgentScheduler):
             router = router_view.VIEW.get(connection, object_id)
             current = read_agents(connection, object_id)
         if agent is not None and mode(agent) in l3.NOT_SCHEDULED_TO:
-            raise errors.DVRL3CannotAssignToDvrAgent()
-        if agent is not None and mode(agent) == l3.LEGACY and router["distributed"]:
-            raise errors.RouterL3AgentMismatch(router_id=object_id, agent_id=agent_id)
+            raise DVRL3CannotAssignToDvrAgent()
+        if agent is not None and mode(agent) == words.LEGACY and router["distributed"]:
+            raise RouterL3AgentMismatch(router_id=object_id, agent_id=agent_id)
         if agent is None or not agent.admin_state_up or not fits(agent, router):
-            raise errors.InvalidL3Agent(id=agent_id)
+            raise InvalidL3Agent(id=agent_id)
         if any(other.agent_id == agent_id for other in current):
             return
         if current and not router["ha"]:
-            raise errors.RouterHostedByL3Agent(router_id=object_id, agent_id=current[0].agent_id)
+            raise RouterHostedByL3Agent(router_id=object_id, agent_id=current[0].agent_id)
         self.place(object_id, PlacementChange(join=[agent_id]))
 
     def remove(self, agent_id: str, object_id: str) -> None:
@@ -312,9 +314,9 @@ class L3Scheduler(AgentScheduler):
         if found is None:
             raise errors.AgentNotFound(id=agent_id)
         if msgspec.json.decode(found.configurations).get(words.AGENT_MODE) in l3.NOT_SCHEDULED_TO:
-            raise errors.DVRL3CannotRemoveFromDvrAgent()
+            raise DVRL3CannotRemoveFromDvrAgent()
         if not any(agent.agent_id == agent_id for agent in current):
-            raise errors.RouterNotHostedByL3Agent(router_id=object_id, agent_id=agent_id)
+            raise RouterNotHostedByL3Agent(router_id=object_id, agent_id=agent_id)
         self.place(object_id, PlacementChange(leave={agent_id}))
 
     # --- HA -------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from msgspec import UNSET
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.errors import DuplicatedHANetwork, NoVRIDAvailable
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.network import NETWORK
@@ -97,7 +98,7 @@ class HaNetworks:
         taken = set(connection.execute(sa.select(_r.ha_vr_id).where(_r.ha_network_id == network_id)).scalars())
         free = next((number for number in range(1, MAX_VR_ID + 1) if number not in taken), None)
         if free is None:
-            raise errors.NoVRIDAvailable()
+            raise NoVRIDAvailable()
         return {"ha_network_id": network_id, "ha_vr_id": free}
 
     @contextmanager
@@ -139,3 +140,23 @@ class HaNetworks:
             self.networks.delete(admin_context(), network_id, None)
         except errors.ApiError as error:  # a router was created meanwhile, and has ports on it
             LOG.info("HA network %s is kept: %s", network_id, error.message)
+
+
+# --- requests for networks with `ha`, and of networks that HA routers need --------------------------------------------
+
+
+def check_network(connection: Connection, network: Object) -> None:
+    """Refuse a second HA network of a project."""
+    if network.get("ha") and exists(connection, _h.project_id == network["project_id"]):
+        raise DuplicatedHANetwork(project_id=network["project_id"])
+
+
+def record_network(tx: Transaction, network: Object) -> None:
+    if network.get("ha"):
+        tx.insert(t.ha_networks, [{"project_id": network["project_id"], "network_id": network["id"]}])
+
+
+def routers_on(connection: Connection, network_id: str) -> list[str]:
+    """HA routers of a network: they have no ports there while they have no agent."""
+    ids = sa.select(t.ha_router_networks.c.router_id).where(t.ha_router_networks.c.network_id == network_id)
+    return [f"of HA router {router_id}" for router_id in connection.execute(ids).scalars()]

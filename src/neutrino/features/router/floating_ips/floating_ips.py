@@ -12,7 +12,18 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.errors import (
+    ExternalGatewayForFloatingIPNotFound,
+    ExternalIpAddressExhausted,
+    FipInUseByPortForwarding,
+    FloatingIPNotFound,
+    FloatingIPPortAlreadyAssociated,
+    FloatingIPRouterConflict,
+    PortHasPortForwarding,
+    RouterNotFound,
+)
 from neutrino.model import agents as words
+from neutrino.model.device_owners import FLOATING, GATEWAY, INTERFACES
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
@@ -22,7 +33,6 @@ from neutrino.server.db.objects import as_row, changed, exists, fresh, update_ro
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added, View
-from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, INTERFACES
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
@@ -76,7 +86,7 @@ _NO_STATUS = sa.update(t.ports).where(_p.id == sa.bindparam("port")).values(stat
 _COMPUTED = {
     "qos_network_policy_id": sa.select(_n.qos_policy_id).where(_n.id == _f.floating_network_id).scalar_subquery()
 }
-VIEW = View(t.floatingips, computed=_COMPUTED, hidden=("name",), not_found=errors.FloatingIPNotFound)
+VIEW = View(t.floatingips, computed=_COMPUTED, hidden=("name",), not_found=FloatingIPNotFound)
 
 
 def _api_floating_ip(floating_ip: Object, port: Mapping[str, Any] | None) -> Object:
@@ -217,7 +227,7 @@ class FloatingIps:
         with self.db.read() as connection:
             before = VIEW.get(connection, key, revision=revision)
             if before["port_forwardings"]:
-                raise errors.FipInUseByPortForwarding(id=key)
+                raise FipInUseByPortForwarding(id=key)
             external_port = self.ports.view.get(connection, before["floating_port_id"])
             network = self.networks.view.get(connection, before["floating_network_id"])
             port = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
@@ -277,7 +287,7 @@ def _by_id(port: Object | None) -> dict[str, Object]:
 def _first_ipv4(port: Mapping[str, Any], network_id: str) -> str:
     found = next((f["ip_address"] for f in port["fixed_ips"] if ":" not in f["ip_address"]), None)
     if found is None:
-        raise errors.ExternalIpAddressExhausted(net_id=network_id)
+        raise ExternalIpAddressExhausted(net_id=network_id)
     return str(found)
 
 
@@ -310,10 +320,10 @@ def _associate(connection: Connection, context: Context, floating_ip: Object, va
         router = router_between(connection, subnet_id, floating_ip["floating_network_id"], port_id)
     _check_free(connection, floating_ip, port_id, address)
     if floating_ip["port_forwardings"]:
-        raise errors.FipInUseByPortForwarding(id=floating_ip["id"])
+        raise FipInUseByPortForwarding(id=floating_ip["id"])
     # A distributed router translates floating IPs on the port's host, but port forwardings on the SNAT host.
     if router.distributed and exists(connection, _fw.internal_port_id == port_id):
-        raise errors.PortHasPortForwarding(port_id=port_id)
+        raise PortHasPortForwarding(port_id=port_id)
     routers = dict([*before, (router.id, router.revision_number)])
     new = {"port_id": port_id, "fixed_ip_address": address, "router_id": router.id}
     return Association(new, port, tuple(sorted(routers.items())))  # sorted: concurrent requests lock in one order
@@ -326,9 +336,9 @@ def _chosen_router(connection: Connection, context: Context, router_id: str, ext
     """
     row = connection.execute(_ROUTER, {"router": router_id}).first()
     if row is None or (row.project_id != context.project_id and not context.is_admin):
-        raise errors.RouterNotFound(id=router_id)
+        raise RouterNotFound(id=router_id)
     if row.gw_network_id != external_network_id:
-        raise errors.FloatingIPRouterConflict(router_id=router_id, net_id=external_network_id)
+        raise FloatingIPRouterConflict(router_id=router_id, net_id=external_network_id)
     # It translates on the host of the port: packets would bypass the routers in between.
     if row.distributed:
         raise refuse(f"router {router_id} is distributed, and a distributed router cannot be chosen")
@@ -342,7 +352,7 @@ def router_between(connection: Connection, subnet_id: str, external_network_id: 
     """
     rows = connection.execute(_ROUTERS_BETWEEN, {"subnet": subnet_id, "external": external_network_id}).all()
     if not rows:
-        raise errors.ExternalGatewayForFloatingIPNotFound(
+        raise ExternalGatewayForFloatingIPNotFound(
             subnet_id=subnet_id, external_network_id=external_network_id, port_id=port_id
         )
     return next((row for row in rows if row.ip_address == row.gateway_ip), rows[0])
@@ -372,7 +382,7 @@ def _check_free(connection: Connection, floating_ip: Object, port_id: str, addre
     network_id = floating_ip["floating_network_id"]
     same = _f.port_id == port_id, _f.fixed_ip_address == address, _f.floating_network_id == network_id
     if exists(connection, *same, _f.id != floating_ip["id"]):
-        raise errors.FloatingIPPortAlreadyAssociated(fixed_ip=address, port_id=port_id, net_id=network_id)
+        raise FloatingIPPortAlreadyAssociated(fixed_ip=address, port_id=port_id, net_id=network_id)
 
 
 def with_forwardings(floating_ip: Object, left: Sequence[Object]) -> Object:

@@ -13,12 +13,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from neutrino.features.router.errors import AutoAllocationFailure
+from neutrino.features.router.resources import ROUTER
+from neutrino.features.router.routers.interfaces import Interfaces
+from neutrino.features.router.routers.routers import Routers
 from neutrino.model.objects import Object
 from neutrino.server import errors
-from neutrino.server.api.definition import Extension, Resource
+from neutrino.server.api.definition import Resource
 from neutrino.server.api.pipeline import Reply, Request
 from neutrino.server.api.resources.network import NETWORK
-from neutrino.server.api.resources.router import ROUTER
 from neutrino.server.api.resources.subnet import SUBNET
 from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages.body import items_to_create
@@ -26,8 +29,6 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
 from neutrino.server.ipam import subnet_pools
-from neutrino.server.l3.routers.interfaces import Interfaces
-from neutrino.server.l3.routers.routers import Routers
 from neutrino.server.policy.authorizer import Authorizer
 
 DRY_RUN = "dry-run"
@@ -36,15 +37,6 @@ _t, _n, _s = t.auto_allocated_topologies.c, t.networks.c, t.subnets.c
 
 @dataclass(frozen=True)
 class AutoTopology:
-    collections = ()
-    extensions = (
-        Extension(
-            "auto-allocated-topology",
-            "Auto Allocated Topology Services",
-            "A network with a router for a project that has none.",
-        ),
-    )
-
     db: Database
     core: Any
     routers: Routers
@@ -91,7 +83,7 @@ class AutoTopology:
             recorded = self._record(project_id, network_id, router_id)
         except errors.ApiError as error:
             self._delete_parts(context, network_id, router_id)
-            raise errors.AutoAllocationFailure(reason=error.message.rstrip(".")) from error
+            raise AutoAllocationFailure(reason=error.message.rstrip(".")) from error
         if recorded != network_id:  # a concurrent request was first
             self._delete_parts(context, network_id, router_id)
         return recorded
@@ -135,10 +127,10 @@ class AutoTopology:
                 for version in (4, 6)
             ]
         if external is None:
-            raise errors.AutoAllocationFailure(reason="there is no default external network")
+            raise AutoAllocationFailure(reason="there is no default external network")
         pools = [pool for pool in found if pool is not None]
         if not pools:
-            raise errors.AutoAllocationFailure(reason="there is no default subnet pool")
+            raise AutoAllocationFailure(reason="there is no default subnet pool")
         return external, pools
 
 

@@ -4,17 +4,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neutrino.features.router.resources import GATEWAYS
+from neutrino.features.router.routers import gateways
+from neutrino.features.router.routers import view as router_view
+from neutrino.features.router.routers.port_layout import RouterPort
+from neutrino.features.router.routers.router_ports import read_ports
+from neutrino.features.router.routers.routers import Routers
 from neutrino.model.objects import Object
 from neutrino.server import errors
-from neutrino.server.api.resources.router import GATEWAYS
 from neutrino.server.api.types import parse_attribute
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database, retried
-from neutrino.server.l3.routers import gateways
-from neutrino.server.l3.routers import view as router_view
-from neutrino.server.l3.routers.port_layout import RouterPort
-from neutrino.server.l3.routers.router_ports import read_ports
-from neutrino.server.l3.routers.routers import Routers
 
 Plan = Callable[[str, Sequence[RouterPort], Sequence[gateways.Info]], list[gateways.Wanted]]
 

@@ -10,6 +10,17 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.errors import (
+    AddressScopeConflict,
+    InvalidAddress,
+    NDPProxyNotFound,
+    NeutronDbObjectDuplicateEntry,
+    PortUnreachableRouter,
+    RouterNDPProxyNotEnable,
+)
+from neutrino.features.router.routers import view as router_view
+from neutrino.features.router.routers.ndp import ipv6_scope
+from neutrino.features.router.routers.router_ports import read_ports
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
@@ -19,15 +30,12 @@ from neutrino.server.db.reads import Lookup, read, scalars
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
-from neutrino.server.l3.routers import view as router_view
-from neutrino.server.l3.routers.ndp import ipv6_scope
-from neutrino.server.l3.routers.router_ports import read_ports
 from neutrino.server.ml2.ports.uses import Write
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.view_collection import ViewCollection, one_by_one
 
 _c = t.ndp_proxies.c
-VIEW = View(t.ndp_proxies, not_found=errors.NDPProxyNotFound, hidden=("tags",))
+VIEW = View(t.ndp_proxies, not_found=NDPProxyNotFound, hidden=("tags",))
 _ROUTERS_OF_PORT = Lookup(sa.select(_c.router_id).where(_c.port_id == sa.bindparam("port", type_=sa.String)), scalars)
 
 
@@ -78,16 +86,16 @@ def _decide(connection: Connection, context: Context, values: Object) -> tuple[O
     port = PORTS.get(connection, port_id, context.project_id, everyone=context.is_admin)
     there = [each for each in read_ports(connection, router_id) if each.network_id == port["network_id"]]
     if not there:
-        raise errors.PortUnreachableRouter(port_id=port_id, router_id=router_id)
+        raise PortUnreachableRouter(port_id=port_id, router_id=router_id)
     router = router_view.VIEW.get(connection, router_id, context.project_id, everyone=context.is_admin)
     if not router["enable_ndp_proxy"]:
-        raise errors.RouterNDPProxyNotEnable(router_id=router_id)
+        raise RouterNDPProxyNotEnable(router_id=router_id)
     address = _address(port, frozenset().union(*(each.subnet_ids for each in there)), values)
     outside, inside = (ipv6_scope(connection, each) for each in (router["gw_network_id"], port["network_id"]))
     if outside != inside:
-        raise errors.AddressScopeConflict(ext_address_scope=outside, internal_address_scope=inside)
+        raise AddressScopeConflict(ext_address_scope=outside, internal_address_scope=inside)
     if exists(connection, _c.router_id == router_id, _c.ip_address == address):
-        raise errors.NeutronDbObjectDuplicateEntry(router_id=router_id, ip_address=address)
+        raise NeutronDbObjectDuplicateEntry(router_id=router_id, ip_address=address)
     return router, address
 
 
@@ -101,11 +109,11 @@ def _address(port: Mapping[str, Any], subnets: frozenset[str], values: Object) -
     if address is None:
         found: str | None = next((each for each, subnet_id in own.items() if subnet_id in subnets), None)
         if found is None:
-            raise errors.PortUnreachableRouter(port_id=port["id"], router_id=values["router_id"])
+            raise PortUnreachableRouter(port_id=port["id"], router_id=values["router_id"])
         return found
     if address not in own:
-        raise errors.InvalidAddress(address=address, reason=f"This address not belong to the port {port['id']}")
+        raise InvalidAddress(address=address, reason=f"This address not belong to the port {port['id']}")
     if own[address] not in subnets:
         reason = f"This address cannot reach the router {values['router_id']}"
-        raise errors.InvalidAddress(address=address, reason=reason)
+        raise InvalidAddress(address=address, reason=reason)
     return address

@@ -11,15 +11,16 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.routers import port_layout as layout
+from neutrino.features.router.routers import view as router_view
+from neutrino.features.router.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort
+from neutrino.model import device_owners
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, Read, read, read_together
 from neutrino.server.db.session import Stale
 from neutrino.server.ipam.allocation import Allocator
-from neutrino.server.l3.routers import port_layout as layout
-from neutrino.server.l3.routers import view as router_view
-from neutrino.server.l3.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort
 from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Writes, pending_statement
@@ -207,10 +208,10 @@ class RouterPorts:
     ) -> Writes:
         """The port by which the SNAT host sends and receives on the interface's subnets: the interface is on every host."""
         on = interface.subnet_ids
-        snat = next((port for port in ports if port.type == layout.SNAT and on & port.subnet_ids), None)
+        snat = next((port for port in ports if port.type == device_owners.SNAT and on & port.subnet_ids), None)
         if snat is None:
-            current = next((port.host for port in ports if port.type == layout.GATEWAY), "")
-            target = PortTarget(layout.SNAT, layout.central_host(agents, current))
+            current = next((port.host for port in ports if port.type == device_owners.GATEWAY), "")
+            target = PortTarget(device_owners.SNAT, layout.central_host(agents, current))
             fixed_ips = [{"subnet_id": subnet_id} for subnet_id in sorted(on)]
             return self.create(connection, router, interface.network_id, target, fixed_ips)[0]
         kept = [address.fixed_ip for address in snat.addresses if address.subnet_id in on]
@@ -222,7 +223,7 @@ class RouterPorts:
 
     def _add_ha_port(self, connection: Connection, router: Mapping[str, Any], agent: RouterAgent) -> Writes:
         name = f"HA port tenant {router['project_id']}"
-        target = PortTarget(layout.HA_PORT, agent.host)
+        target = PortTarget(device_owners.HA_PORT, agent.host)
         writes, port = self.create(connection, router, router["ha_network_id"], target, name=name)
         placed = (
             sa.update(t.router_l3_agents)
@@ -239,6 +240,6 @@ def _owned(router: Mapping[str, Any], port_id: str, target: PortTarget) -> Write
 
 
 def _marked_distributed(port_id: str, target: PortTarget) -> Writes:
-    if target.host != layout.EVERY_HOST or target.type != layout.DVR_INTERFACE:
+    if target.host != layout.EVERY_HOST or target.type != device_owners.DVR_INTERFACE:
         return ()
     return (pending_statement(sa.update(t.ports).where(_p.id == port_id).values(vif_type=VIF_DISTRIBUTED)),)

@@ -13,14 +13,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from neutrino.features.router.routers.router_ports import VIF_DISTRIBUTED
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction, now
-from neutrino.server.feed.readers.routers import read_router_hosts
-from neutrino.server.l3.routers.router_ports import VIF_DISTRIBUTED
-from neutrino.server.l3.scheduling.dvr import LOCAL_HOSTS
+from neutrino.server.feed.readers.router_hosts import LOCAL_HOSTS, read_router_hosts
+from neutrino.server.feed.reports.reports import PortReports
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
-from neutrino.server.ml2.ports.provisioning import ACTIVE, DOWN, Done, Provisioning
+from neutrino.server.ml2.ports.provisioning import ACTIVE, DOWN, Done
 
 BATCH = 200  # ports per transaction
 _w, _rp, _ra = t.distributed_port_hosts.c, t.router_ports.c, t.router_l3_agents.c
@@ -52,7 +52,7 @@ _UNUSED = sa.select(_port.c.id).where(_port.c.vif_type == VIF_DISTRIBUTED, _port
 @dataclass(frozen=True)
 class DistributedPortStatus:
     db: Database
-    others: Provisioning
+    others: PortReports
 
     def complete_all(self, reports: Sequence[Done], component: str) -> None:
         """Take `port_up` reports."""

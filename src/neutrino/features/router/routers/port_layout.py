@@ -14,19 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-# Values of `device_owner`, as Neutron has them.
-INTERFACE: Final = "network:router_interface"
-HA_INTERFACE: Final = "network:ha_router_replicated_interface"
-DVR_INTERFACE: Final = "network:router_interface_distributed"
-SNAT: Final = "network:router_centralized_snat"
-GATEWAY: Final = "network:router_gateway"
-HA_PORT: Final = "network:router_ha_interface"
-FLOATING: Final = "network:floatingip"
-AGENT_GATEWAY: Final = "network:floatingip_agent_gateway"
-INTERFACES: Final = (INTERFACE, HA_INTERFACE, DVR_INTERFACE)
+from neutrino.model.device_owners import DVR_INTERFACE, GATEWAY, HA_INTERFACE, HA_PORT, INTERFACE, INTERFACES, SNAT
+from neutrino.model.routing import ACTIVE
 
-ACTIVE: Final = "active"
-STANDBY: Final = "standby"
 EVERY_HOST: Final = ""  # as the host of a distributed router's interfaces: bound to none, on all that need it
 
 

@@ -7,24 +7,32 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.errors import (
+    RouterInterfaceInUseByFloatingIP,
+    RouterInterfaceInUseByRoute,
+    RouterInterfaceNotFound,
+    RouterInterfaceNotFoundForSubnet,
+    SubnetMismatchForPort,
+)
+from neutrino.features.router.port_callbacks import is_in_use
+from neutrino.features.router.resources import ROUTER
+from neutrino.features.router.routers import rules
+from neutrino.features.router.routers import view as router_view
+from neutrino.features.router.routers.gateways import gateway_ports
+from neutrino.features.router.routers.ndp import check_interface_unused
+from neutrino.features.router.routers.port_layout import Address, PortTarget, RouterPort, interface_target
+from neutrino.features.router.routers.prefix_delegation import PrefixDelegation
+from neutrino.features.router.routers.router_ports import RouterPorts, read_agents, read_ports, read_router
+from neutrino.features.router.scheduling.scheduler import L3Scheduler
+from neutrino.model.device_owners import INTERFACES
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access.sharing import SHARED
 from neutrino.server.api.cascade import Permit, Removed
-from neutrino.server.api.resources.router import ROUTER
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists, update_row
 from neutrino.server.db.session import Database, Stale, retried
-from neutrino.server.l3.port_callbacks import is_in_use
-from neutrino.server.l3.routers import rules
-from neutrino.server.l3.routers import view as router_view
-from neutrino.server.l3.routers.gateways import gateway_ports
-from neutrino.server.l3.routers.ndp import check_interface_unused
-from neutrino.server.l3.routers.port_layout import INTERFACES, Address, PortTarget, RouterPort, interface_target
-from neutrino.server.l3.routers.prefix_delegation import PrefixDelegation
-from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents, read_ports, read_router
-from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.cascade import Release
 from neutrino.server.ml2.operations import NO_EVENT, PendingWrite, Writes
 from neutrino.server.ml2.views import PORTS, SUBNETS, subnets_of
@@ -222,13 +230,13 @@ def _find_interface(
         assert subnet_id is not None
         found = next((port for port in interfaces if subnet_id in port.subnet_ids), None)
         if found is None:
-            raise errors.RouterInterfaceNotFoundForSubnet(router_id=router_id, subnet_id=subnet_id)
+            raise RouterInterfaceNotFoundForSubnet(router_id=router_id, subnet_id=subnet_id)
         return found
     found = next((port for port in interfaces if port.id == port_id), None)
     if found is None:
-        raise errors.RouterInterfaceNotFound(router_id=router_id, port_id=port_id)
+        raise RouterInterfaceNotFound(router_id=router_id, port_id=port_id)
     if subnet_id is not None and subnet_id not in found.subnet_ids:
-        raise errors.SubnetMismatchForPort(port_id=port_id, subnet_id=subnet_id)
+        raise SubnetMismatchForPort(port_id=port_id, subnet_id=subnet_id)
     return found
 
 
@@ -259,6 +267,6 @@ def _check_unused(connection: Connection, router: Object, address: Address) -> N
     if exists(connection, of_router, *floating) or exists(
         connection, of_router, _fw.floatingip_id == _f.id, *forwarded
     ):
-        raise errors.RouterInterfaceInUseByFloatingIP(router_id=router["id"], subnet_id=address.subnet_id)
+        raise RouterInterfaceInUseByFloatingIP(router_id=router["id"], subnet_id=address.subnet_id)
     if rules.has_nexthop_in(router["routes"], address.cidr):
-        raise errors.RouterInterfaceInUseByRoute(router_id=router["id"], subnet_id=address.subnet_id)
+        raise RouterInterfaceInUseByRoute(router_id=router["id"], subnet_id=address.subnet_id)

@@ -11,17 +11,23 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.errors import (
+    RouterExternalGatewayInUseByFloatingIp,
+    UnableToMatchGateways,
+    UnableToRemoveGateways,
+)
+from neutrino.features.router.resources import MAX_GATEWAYS
+from neutrino.features.router.routers.port_layout import PortTarget, RouterPort, central_host
+from neutrino.features.router.routers.router_ports import RouterPorts, read_agents
+from neutrino.features.router.routers.rules import check_overlap, check_routes, refuse
+from neutrino.features.router.scheduling.scheduler import L3Scheduler
+from neutrino.model.device_owners import GATEWAY
 from neutrino.model.objects import Object
 from neutrino.server import errors
-from neutrino.server.api.resources.router import MAX_GATEWAYS
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
 from neutrino.server.db.reads import read_together
-from neutrino.server.l3.routers.port_layout import GATEWAY, PortTarget, RouterPort, central_host
-from neutrino.server.l3.routers.router_ports import RouterPorts, read_agents
-from neutrino.server.l3.routers.rules import check_overlap, check_routes, refuse
-from neutrino.server.l3.scheduling.scheduler import L3Scheduler
 from neutrino.server.ml2.operations import Writes
 from neutrino.server.ml2.views import reading_subnets, subnets_of
 from neutrino.server.qos.use import check_policy
@@ -100,7 +106,7 @@ def with_added(router_id: str, current: Sequence[RouterPort], infos: Sequence[In
 
 def with_removed(router_id: str, current: Sequence[RouterPort], infos: Sequence[Info]) -> list[Wanted]:
     if infos and not current:
-        raise errors.UnableToRemoveGateways(router_id=router_id, reason="the router has no gateway")
+        raise UnableToRemoveGateways(router_id=router_id, reason="the router has no gateway")
     gone = set()
     for info in infos:
         port = match(router_id, current, info)
@@ -134,7 +140,7 @@ def match(router_id: str, current: Sequence[RouterPort], info: Info) -> RouterPo
         return next((port for port in on_network if any(_has(port, each) for each in fixed)), None)
     if len(on_network) > 1:
         reason = f"the router has several on network {info['network_id']}: external_fixed_ips has to say which is meant"
-        raise errors.UnableToMatchGateways(router_id=router_id, reason=reason)
+        raise UnableToMatchGateways(router_id=router_id, reason=reason)
     return on_network[0] if on_network else None
 
 
@@ -148,7 +154,7 @@ def _has(port: RouterPort, fixed: Mapping[str, Any]) -> bool:
 def _unmatched(router_id: str, info: Info) -> errors.ApiError:
     given = [each.get("ip_address") or each.get("subnet_id") for each in info.get("external_fixed_ips") or ()]
     which = f"none on network {info['network_id']}" + (f" with {', '.join(map(str, given))}" if given else "")
-    return errors.UnableToMatchGateways(router_id=router_id, reason=f"the router has {which}")
+    return UnableToMatchGateways(router_id=router_id, reason=f"the router has {which}")
 
 
 # --- how it gets there ------------------------------------------------------------------------------------------------
@@ -301,4 +307,4 @@ def _check(
 def check_unused(connection: Connection, router_id: str, network_id: str) -> None:
     """Refuse to remove the last gateway on a network whose floating IPs the router serves."""
     if exists(connection, _f.router_id == router_id, _f.floating_network_id == network_id):
-        raise errors.RouterExternalGatewayInUseByFloatingIp(router_id=router_id, net_id=network_id)
+        raise RouterExternalGatewayInUseByFloatingIp(router_id=router_id, net_id=network_id)

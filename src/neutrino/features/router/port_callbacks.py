@@ -12,6 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.errors import DeviceIDNotOwnedByTenant, FipAssociated
+from neutrino.features.router.floating_ips import floating_ips
+from neutrino.features.router.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED
+from neutrino.model.device_owners import FLOATING, GATEWAY, HA_PORT, INTERFACES, SNAT
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
@@ -20,11 +24,8 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode, exists, update_row
 from neutrino.server.db.reads import Lookup, RowsLookup, first, read
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.l3.floating_ips import floating_ips
-from neutrino.server.l3.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED
-from neutrino.server.l3.routers.port_layout import FLOATING, GATEWAY, HA_PORT, INTERFACES, SNAT
-from neutrino.server.ml2.networks import UnusedPorts
 from neutrino.server.ml2.ports.uses import Write
+from neutrino.server.uses import UnusedPorts
 
 FIXED_ADDRESSES = (*INTERFACES, HA_PORT, SNAT)
 _f, _fw, _p, _r, _rp = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c, t.router_ports.c
@@ -88,7 +89,7 @@ def _check_device(connection: Connection, context: Context, before: Object | Non
         # A tenant must not attach a port to another project's router.
         owner = connection.execute(sa.select(_r.project_id).where(_r.id == after["device_id"])).scalar()
         if owner is not None and owner != context.project_id:
-            raise errors.DeviceIDNotOwnedByTenant(device_id=after["device_id"])
+            raise DeviceIDNotOwnedByTenant(device_id=after["device_id"])
     if before is not None and before["device_id"] != after["device_id"] and is_in_use(connection, before["id"]):
         # A router's port without device_id could be given to an instance, which would then send as the router.
         raise errors.ServicePortInUse(port_id=before["id"], reason=f"its device is {before['device_id']}")
@@ -109,7 +110,7 @@ def _remove_translations(
     found = floating_ips.VIEW.load_in(connection, "id", sorted({row.id for row in rows}))
     # An administrator may have associated it: a tenant must not release another project's floating IP with its own port.
     if not context.is_admin and any(one["project_id"] != context.project_id for one in found):
-        raise errors.FipAssociated(port_id=before["id"])
+        raise FipAssociated(port_id=before["id"])
     gone: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
         if row.forwarding_id:
@@ -160,7 +161,7 @@ def _gateways_without(connection: Connection, router: Mapping[str, Any], port_id
     return {"gw_port_id": left[0] if left else None, "gw_network_id": first, "extra_gw_port_ids": left[1:]}
 
 
-def network_changes(connection: Connection, network: Object) -> UnusedPorts | None:
+def find_unused(connection: Connection, network: Object) -> UnusedPorts | None:
     """A network is deleted or becomes internal: its unused floating IPs, and their ports, are deleted with it."""
     if not network["router:external"]:
         return None

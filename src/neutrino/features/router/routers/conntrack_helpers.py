@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
+from neutrino.features.router.errors import ConntrackHelperNotAllowed, ConntrackHelperNotFound, InvalidProtocolForHelper
+from neutrino.features.router.routers import view as router_view
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
@@ -16,7 +18,6 @@ from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.host_limits import check_number
-from neutrino.server.l3.routers import view as router_view
 from neutrino.server.view_collection import ChildViewCollection
 
 _c, _r = t.conntrack_helpers.c, t.routers.c
@@ -54,7 +55,7 @@ class ConntrackHelpers(ChildViewCollection):
             rows = VIEW.load_in(connection, "router_id", [router_id])
         helpers = {row["id"]: {name: row[name] for name in VIEW.names} for row in rows}
         if key is not None and key not in helpers:
-            raise errors.ConntrackHelperNotFound(id=key)
+            raise ConntrackHelperNotFound(id=key)
         new = {"id": new_id()} if key is None else helpers[key]
         new = {**new, **(values or {})}
         if values is not None:
@@ -75,9 +76,9 @@ class ConntrackHelpers(ChildViewCollection):
     def _check(self, new: Object, others: Sequence[Object]) -> None:
         protocols = self._allowed.get(new["helper"])
         if protocols is None:
-            raise errors.ConntrackHelperNotAllowed(helper=new["helper"])
+            raise ConntrackHelperNotAllowed(helper=new["helper"])
         if new["protocol"] not in protocols:
-            raise errors.InvalidProtocolForHelper(
+            raise InvalidProtocolForHelper(
                 helper=new["helper"], protocol=new["protocol"], supported_protocols=", ".join(protocols)
             )
         if any(all(other[name] == new[name] for name in SHOWN_IN_ROUTER) for other in others):

@@ -15,8 +15,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.routers.port_layout import RouterPort
+from neutrino.features.router.routers.router_ports import read_ports
+from neutrino.features.router.routers.rules import check_overlap
 from neutrino.model import agents as words
+from neutrino.model.device_owners import INTERFACES, SNAT
 from neutrino.model.objects import Object
+from neutrino.model.routing import ACTIVE
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import changed, update_row
@@ -24,9 +29,6 @@ from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.delegated import PROVISIONAL, addressing, is_delegated, is_on, renumbered, usable_prefix
 from neutrino.server.ipam.subnet_rules import check_overlap as check_siblings
-from neutrino.server.l3.routers.port_layout import ACTIVE, INTERFACES, SNAT, RouterPort
-from neutrino.server.l3.routers.router_ports import read_ports
-from neutrino.server.l3.routers.rules import check_overlap
 from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.operations import Operations, PendingWrite, Writes
 from neutrino.server.ml2.ports.collection import Ports

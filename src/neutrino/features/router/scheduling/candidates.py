@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from neutrino.features.router.errors import RouterNotFound
 from neutrino.model import agents as words
+from neutrino.model.agents import DVR, DVR_MODES, DVR_NO_EXTERNAL, DVR_SNAT, LEGACY
+from neutrino.model.device_owners import GATEWAY, INTERFACES
 from neutrino.server.db import tables as t
-from neutrino.server.l3.routers.port_layout import GATEWAY, INTERFACES
-from neutrino.server.scheduling.placements import Candidate, choose
+from neutrino.server.scheduling.placements import Candidate, PlacementTable, choose
 
 Router = Mapping[str, Any]
-LEGACY, DVR, DVR_SNAT, DVR_NO_EXTERNAL = "legacy", "dvr", "dvr_snat", "dvr_no_external"
-DVR_MODES: Final = (DVR, DVR_SNAT, DVR_NO_EXTERNAL)
 NOT_SCHEDULED_TO: Final = (DVR, DVR_NO_EXTERNAL)  # they get routers by the ports on their host
 CHANCE: Final = "ChanceScheduler"
 LEAST: Final = ("LeastRoutersScheduler", "AZLeastRoutersScheduler")
@@ -28,6 +28,17 @@ ALL_AGENTS: Final = 0  # as max_l3_agents_per_router
 DOWN: Final = "DOWN"
 MAX_NAMED: Final = 10  # agents in one log message
 _r, _rp, _b, _a = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.agents.c
+
+PLACEMENTS: Final = PlacementTable(
+    "router",
+    words.L3,
+    "l3",
+    t.router_l3_agents,
+    t.routers,
+    RouterNotFound,
+    movable=sa.not_(t.routers.c.ha),  # the agents of an HA router elect another active one by VRRP
+    reads_configurations=True,
+)
 
 # --- the choice -------------------------------------------------------------------------------------------------------
 
