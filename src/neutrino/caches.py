@@ -16,7 +16,7 @@ _CLEAR: list[Callable[[], None]] = []  # for each cache
 
 
 def cached(maxsize: int) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
-    """As `lru_cache`, for a function of a module: `clear` empties its cache."""
+    """Cache the results of a function of a module, as `lru_cache` does: `clear` empties the cache."""
 
     def decorate(function: Callable[..., _Result]) -> Callable[..., _Result]:
         wrapped = lru_cache(maxsize=maxsize)(function)

@@ -55,7 +55,7 @@ def read(path: str | Path, limit: int = MAX_BYTES) -> str | None:
 
 
 def read_from(path: str | Path, start: int, limit: int) -> str:
-    """At most `limit` bytes of a log from `start` on; empty if it cannot be read."""
+    """Read at most `limit` bytes of a log from `start` on; empty if it cannot be read."""
     with contextlib.suppress(OSError), opened(path, os.O_RDONLY) as descriptor:
         return _read(descriptor, start, limit).decode(errors="replace")
     return ""

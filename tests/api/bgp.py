@@ -7,7 +7,7 @@ from typing import Any
 
 from neutrino.model.agents import BGP, AgentState
 from neutrino.model.objects import Object
-from neutrino.server.hosts.registry import Report
+from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.main import Server
 from tests.api.client import Api, Response
 
@@ -40,7 +40,7 @@ def pool(admin: Api, scope: Mapping[str, Any] | None, prefix: str, length: int) 
     return admin.make("subnetpool", name="p", prefixes=[prefix], default_prefixlen=length, shared=True, **values)
 
 
-def bgp_agent(server: Server, host: str) -> Report:
+def bgp_agent(server: Server, host: str) -> AgentReport:
     """A report of a BGP agent, and what follows from it."""
     made = server.registry.report(
         AgentState(BGP, "neutron-bgp-dragent", host, "bgp_dragent", start_flag=True, configurations={})

@@ -7,7 +7,7 @@ from typing import Any
 
 from neutrino.model.agents import L3, AgentState
 from neutrino.model.objects import Object
-from neutrino.server.hosts.registry import Report
+from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.main import Server
 from tests.api.client import Api, Response
 from tests.support.addresses import pool
@@ -48,7 +48,7 @@ def agents_of(admin: Api, router: Mapping[str, Any]) -> list[str]:
     return sorted(agent["host"] for agent in found)
 
 
-def l3_agent(server: Server, host: str, zone: str | None = None, **configurations: Any) -> Report:
+def l3_agent(server: Server, host: str, zone: str | None = None, **configurations: Any) -> AgentReport:
     """A report of an L3 agent, and what follows from it."""
     known = {"agent_mode": "legacy", **configurations}
     made = server.registry.report(

@@ -243,7 +243,7 @@ def test_a_second_port_of_a_host_is_deleted(fresh: Fresh) -> None:
     (port,) = dhcp_ports(api, network)
     api.port(network, device_owner="network:dhcp", device_id=port["device_id"])
     assert len(dhcp_ports(api, network)) == 2
-    server.scheduler.settle(network["id"])
+    server.scheduler.reconcile_ports(network["id"])
     assert [p["device_id"] for p in dhcp_ports(api, network)] == [port["device_id"]]
 
 
@@ -289,5 +289,5 @@ def test_an_agent_with_use_gateway_ips_has_a_port_without_addresses(fresh: Fresh
     api.subnet(network, "10.0.1.0/24")
     assert len(dhcp_ports(api, network)[0]["fixed_ips"]) == 3, "it has changed its mind"
     report(server, DHCP, "h1", dhcp_port_by_server=True, use_gateway_ips=True)
-    server.scheduler.settle(network["id"])
+    server.scheduler.reconcile_ports(network["id"])
     assert dhcp_ports(api, network)[0]["fixed_ips"] == []

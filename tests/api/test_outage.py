@@ -213,7 +213,7 @@ def test_surplus_placements_are_removed(cloud: Any) -> None:
     legacy = [router["id"] for router in made.routers if not router["ha"]]
     for network in made.networks:
         place(made, "network_dhcp_agents", "network_id", network["id"])
-        made.server.scheduler.settle(network["id"])
+        made.server.scheduler.reconcile_ports(network["id"])
     for router_id in legacy:
         place(made, "router_l3_agents", "router_id", router_id)
     assert all(len(made.placements()[f"DHCP ports {network['id']}"]) == 4 for network in made.networks)
@@ -250,7 +250,7 @@ def test_two_sweeps_that_remove_surplus_leave_an_agent(cloud: Any, monkeypatch: 
     made.fill(1)
     (network,) = made.networks
     place(made, "network_dhcp_agents", "network_id", network["id"])
-    made.server.scheduler.settle(network["id"])
+    made.server.scheduler.reconcile_ports(network["id"])
     agents = {a["host"]: a["id"] for a in made.admin.get("/agents", {"agent_type": DHCP}).body["agents"]}
 
     def remove_the_one_that_would_stay() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from neutrino.features.segments.placement import Answer, SegmentReporter, SegmentReports, reporter_from_conf
-from neutrino.server.hosts.registry import AgentStatus, Report
+from neutrino.features.segments.placement import PlacementResponse, SegmentReporter, SegmentReports, reporter_from_conf
+from neutrino.server.hosts.registry import AgentReport, AgentStatus
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
@@ -162,10 +162,10 @@ def test_hosts_follow_their_agents(server: Server, admin: Api, routed: RoutedNet
     assert reported.hosts(routed.segments[1]) == ["b1"]
     reported.nova.hosts.add("c1")
     switch(server, "c1", bridge_mappings={"rack2": "br"})
-    reported.reporter.host_reported(Report("", "Open vSwitch agent", "c1", AgentStatus.NEW))
+    reported.reporter.host_reported(AgentReport("", "Open vSwitch agent", "c1", AgentStatus.NEW))
     assert reported.hosts(routed.segments[1]) == ["b1", "c1"]
     switch(server, "c1", bridge_mappings={"rack1": "br"})
-    reported.reporter.host_reported(Report("", "Open vSwitch agent", "c1", AgentStatus.ALIVE, started=True))
+    reported.reporter.host_reported(AgentReport("", "Open vSwitch agent", "c1", AgentStatus.ALIVE, started=True))
     assert reported.hosts(routed.segments[1]) == ["b1"]
     assert reported.hosts(routed.segments[0]) == ["a1", "a2", "c1"]
     switch(server, "c1", bridge_mappings={})
@@ -180,10 +180,10 @@ def test_a_conflict_is_repeated(routed: RoutedNetwork, reported: Reported) -> No
     real = reported.placement.call
     refused: list[str] = []
 
-    def call(method: str, path: str, body: Any) -> Answer:
+    def call(method: str, path: str, body: Any) -> PlacementResponse:
         if method == "PUT" and path.endswith("/inventories") and not refused:
             refused.append(path)
-            return Answer(409, None)
+            return PlacementResponse(409, None)
         return real(method, path, body)
 
     reporter = SegmentReporter(reported.reporter.db, SegmentReports(call, reported.nova.call))
@@ -206,7 +206,7 @@ def services() -> Iterator[tuple[str, FakePlacement, FakeAggregates, list[tuple[
             raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             _, service, path = self.path.split("/", 2)
             seen.append((service, self.headers.get("OpenStack-API-Version", "")))
-            target: Callable[..., Answer] = placement.call if service == "placement" else nova.call
+            target: Callable[..., PlacementResponse] = placement.call if service == "placement" else nova.call
             status, body = target(self.command, path, json.loads(raw) if raw else None)
             data = json.dumps(body).encode() if body is not None else b""
             self.send_response(status)

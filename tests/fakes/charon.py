@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from neutrino.dataplane.protocols.vici.protocol import Packet, Type, decode, encode
+from neutrino.dataplane.protocols.vici.protocol import Type, ViciPacket, decode, encode
 
 
 class FakeCharon:
@@ -47,7 +47,7 @@ class FakeCharon:
         """A tunnel comes up or goes down, which charon tells."""
         (self.up.add if up else self.up.discard)(name)
         for writer in self._writers:
-            writer.write(encode(Packet(Type.EVENT, "child-updown", {"up": "yes" if up else "no"})))
+            writer.write(encode(ViciPacket(Type.EVENT, "child-updown", {"up": "yes" if up else "no"})))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
@@ -61,16 +61,16 @@ class FakeCharon:
         finally:
             writer.close()
 
-    def _answers(self, packet: Packet) -> list[Packet]:
+    def _answers(self, packet: ViciPacket) -> list[ViciPacket]:
         if packet.type in (Type.REGISTER, Type.UNREGISTER):
-            return [Packet(Type.CONFIRM)]
+            return [ViciPacket(Type.CONFIRM)]
         if packet.name == "list-sas":
             return [
-                *(Packet(Type.EVENT, "list-sa", self._association(name)) for name in self.up),
-                *(Packet(Type.EVENT, "list-sa", {name: {"state": "CONNECTING"}}) for name in self._calling()),
-                Packet(Type.RESPONSE),
+                *(ViciPacket(Type.EVENT, "list-sa", self._association(name)) for name in self.up),
+                *(ViciPacket(Type.EVENT, "list-sa", {name: {"state": "CONNECTING"}}) for name in self._calling()),
+                ViciPacket(Type.RESPONSE),
             ]
-        return [Packet(Type.RESPONSE, "", self._command(packet.name, packet.message))]
+        return [ViciPacket(Type.RESPONSE, "", self._command(packet.name, packet.message))]
 
     def _calling(self) -> list[str]:
         return [name for name in self.connections if self.unanswered and name.startswith(self.unanswered)]

@@ -10,10 +10,10 @@ import threading
 from collections.abc import Iterable
 
 from neutrino.dataplane.netlink.api import (
-    Change,
     DeleteDevice,
     DeleteItem,
     MoveDevice,
+    NetlinkChange,
     NetlinkError,
     SetDevice,
     SetItem,
@@ -32,7 +32,7 @@ class FakeNetlink:
         self._stacks: dict[str, FakeStack] = {HOST: FakeStack(HOST)}
         self._lock = threading.RLock()
         self._macs = (f"02:00:00:00:{number // 256:02x}:{number % 256:02x}" for number in itertools.count(1))
-        self.applied: list[tuple[str, tuple[Change, ...]]] = []
+        self.applied: list[tuple[str, tuple[NetlinkChange, ...]]] = []
         self.announced: list[tuple[str, str, str]] = []  # namespace, device, address
 
     def stack(self, namespace: str) -> FakeStack:
@@ -72,7 +72,7 @@ class FakeNetlink:
             found = self.stack(namespace).devices.get(name)
             return found.value() if found else None
 
-    def apply(self, namespace: str, changes: Iterable[Change]) -> None:
+    def apply(self, namespace: str, changes: Iterable[NetlinkChange]) -> None:
         given = tuple(changes)
         if not given:
             return
@@ -91,7 +91,7 @@ class FakeNetlink:
             raise NetlinkError(f"{namespace or 'host'}: {device}: addresses cannot be announced: it is not up")
         self.announced += [(namespace, device, str(ipaddress.ip_address(address))) for address in addresses]
 
-    def _carry_out(self, stack: FakeStack, change: Change) -> None:
+    def _carry_out(self, stack: FakeStack, change: NetlinkChange) -> None:
         match change:
             case SetItem(item):
                 stack.set_item(item)
@@ -102,7 +102,7 @@ class FakeNetlink:
             case _:
                 self._device_change(stack, change)
 
-    def _device_change(self, stack: FakeStack, change: Change) -> None:
+    def _device_change(self, stack: FakeStack, change: NetlinkChange) -> None:
         match change:
             case SetVeth():
                 self._set_veth(stack, change)

@@ -55,7 +55,7 @@ class FakeOvsdb:
                 bridges[bridge.name] = dataclasses.replace(bridge, ports={**bridge.ports, name: port})
         self._snapshot = dataclasses.replace(self._snapshot, bridges=bridges)
 
-    def apply(self, changes: Iterable[Change], *, settle: float = 0.0) -> None:
+    def apply(self, changes: Iterable[Change], *, wait: float = 0.0) -> None:
         given = tuple(changes)
         bridges = dict(self._snapshot.bridges)
         for change in given:

@@ -15,7 +15,7 @@ import pytest
 
 from neutrino.agent.l3.services.bfd import files
 from neutrino.agent.l3.services.bfd.files import SessionState, WantedSession, WantedSessions
-from neutrino.agent.l3.services.bfd.packet import Packet, State, encode
+from neutrino.agent.l3.services.bfd.packet import ControlPacket, State, encode
 from neutrino.agent.l3.services.bfd.session import ESTABLISH_SECONDS
 from neutrino.agent.l3.services.bfd.sockets import PORT, LinkSockets, open_sockets
 from neutrino.agent.l3.services.bfd.speaker import SCAN_SECONDS, Link, Speaker
@@ -205,11 +205,11 @@ def test_what_others_send_is_discarded(ends: tuple[End, End]) -> None:
         for each in (receiving, peer, other):
             undo.callback(each.close)
         assert 49152 <= peer.sender.getsockname()[1] <= 65535
-        other.send(Packet(State.DOWN, 1))
-        _send_with_ttl(peer, 254, Packet(State.DOWN, 2))
+        other.send(ControlPacket(State.DOWN, 1))
+        _send_with_ttl(peer, 254, ControlPacket(State.DOWN, 2))
         peer.sender.sendto(b"no BFD", (ADDRESSES[4][0], PORT))
-        peer.send(Packet(State.DOWN, 3))
-        found: list[Packet] = []
+        peer.send(ControlPacket(State.DOWN, 3))
+        found: list[ControlPacket] = []
 
         def arrived() -> bool:
             found.extend(receiving.receive())
@@ -219,7 +219,7 @@ def test_what_others_send_is_discarded(ends: tuple[End, End]) -> None:
         assert [each.my_discriminator for each in found] == [3]
 
 
-def _send_with_ttl(link: LinkSockets, ttl: int, packet: Packet) -> None:
+def _send_with_ttl(link: LinkSockets, ttl: int, packet: ControlPacket) -> None:
     link.sender.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, ttl)
     link.sender.sendto(encode(packet), (ADDRESSES[4][0], PORT))
     link.sender.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 255)

@@ -201,7 +201,7 @@ def numbered(ovsdb: Ovsdb) -> bool:
 
 
 def test_settle_waits_until_the_switch_has_applied_a_change(ovsdb):
-    ovsdb.apply([INT, TAP], settle=30)
+    ovsdb.apply([INT, TAP], wait=30)
     assert numbered(ovsdb)
 
 
@@ -310,7 +310,7 @@ def test_a_stopped_switch_does_not_block_transactions():
         driver.apply([SetPort("br-int", "tap1", tag=6)])
         assert driver.read().bridges["br-int"].ports["tap1"].tag == 6
         assert time.monotonic() - started < 8  # and not the ten that the driver would wait
-        driver.apply([SetPort("br-int", "tap1", tag=7)], settle=0.1)
+        driver.apply([SetPort("br-int", "tap1", tag=7)], wait=0.1)
         assert driver.read().bridges["br-int"].ports["tap1"].tag == 7
         driver.close()
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from neutrino.feed.address import Address
-from neutrino.feed.messages import Ack, Hello, Problem, Put, Refused, Report
+from neutrino.feed.messages import Ack, ErrorMessage, Hello, Put, Refused, Report
 from neutrino.model.agents import OVS, AgentState
 from neutrino.model.state import Port
 from neutrino.server.feed import server as feed_server
@@ -275,7 +275,7 @@ def test_a_host_reports_only_on_itself(server: Server, keys: dict[str, str], add
             await raw.receive_until_synced()
             await raw.send(Report(serial=1, states=(foreign,)))
             answer = await raw.receive()
-            assert isinstance(answer[0], Problem)
+            assert isinstance(answer[0], ErrorMessage)
             assert isinstance(answer[1], Ack)
             async with HostEnd(address, "h1", keys["h1"]) as h1:
                 h1.client.port_up(others["id"], others["revision_number"])

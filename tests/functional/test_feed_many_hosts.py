@@ -161,13 +161,13 @@ def test_a_client_uses_sums_only_with_servers_that_know_them(
     server: Server, keys: dict[str, str], address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hellos: list[m.Hello] = []
-    compare = session.Session._compare
+    compare = session.HostSession._compare
 
-    async def recorded(self: session.Session, hello: m.Hello, name: str, database: str) -> bool:
+    async def recorded(self: session.HostSession, hello: m.Hello, name: str, database: str) -> bool:
         hellos.append(hello)
         return await compare(self, hello, name, database)
 
-    monkeypatch.setattr(session.Session, "_compare", recorded)
+    monkeypatch.setattr(session.HostSession, "_compare", recorded)
 
     async def test() -> None:
         async with serving(server, address) as feed:

@@ -23,7 +23,7 @@ from cryptography.x509.oid import NameOID
 
 from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
-from neutrino.feed.messages import VERSION, Hello, Problem, Refused, Welcome
+from neutrino.feed.messages import VERSION, ErrorMessage, Hello, Refused, Welcome
 from neutrino.model.agents import OVS, AgentState
 from neutrino.server.config import OPTIONS
 from neutrino.server.feed.server import RETRY_SECONDS
@@ -207,7 +207,7 @@ def test_versions_and_messages_that_are_not_understood() -> None:
                 assert isinstance(welcome, Welcome)
                 assert welcome.version == VERSION
                 await raw.send_data(b'[{"type":"sing"}]')
-                assert isinstance((await raw.receive())[0], Problem)
+                assert isinstance((await raw.receive())[0], ErrorMessage)
 
         asyncio.run(test())
 

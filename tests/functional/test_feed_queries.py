@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from neutrino.agent.runtime.queries import Queries
 from neutrino.feed.address import Address
-from neutrino.feed.messages import Ack, Answer, Hello, Problem, Query
+from neutrino.feed.messages import Ack, Answer, ErrorMessage, Hello, Query
 from neutrino.server.db import tables as t
 from neutrino.server.feed.connections import session as session_module
 from neutrino.server.feed.connections.credentials import Credentials
@@ -225,7 +225,7 @@ def test_only_the_host_that_was_asked_may_answer_and_only_once(server: Server, a
             assert await replies(h2) == []
             assert not asking.done()
             await h1.send(Answer(serial=1, id=query.id, result=msgspec.Raw(b'"' + b"x" * 2**20 + b'"')))
-            (refused,) = [one for one in await replies(h1) if isinstance(one, Problem)]
+            (refused,) = [one for one in await replies(h1) if isinstance(one, ErrorMessage)]
             assert "more than" in refused.text
             await h1.send(
                 Answer(serial=2, id=query.id, result=msgspec.Raw(b'"first"')),

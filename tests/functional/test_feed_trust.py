@@ -15,7 +15,7 @@ import pytest
 
 from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
-from neutrino.feed.messages import Ack, Hello, PortUp, Problem, Refused, Report
+from neutrino.feed.messages import Ack, ErrorMessage, Hello, PortUp, Refused, Report
 from neutrino.model.agents import DHCP, L3, OVS, AgentState
 from neutrino.model.state import Host
 from neutrino.server.feed.connections import admission
@@ -89,10 +89,10 @@ def test_a_wrong_report_is_refused_whole_and_reaches_no_other_host(server: Serve
                 await raw.receive_until_synced()
                 await raw.send(Report(serial=5, states=(good, wrong)))
                 answer = await raw.receive()
-                assert [type(each) for each in answer] == [Problem, Ack]
+                assert [type(each) for each in answer] == [ErrorMessage, Ack]
                 assert "tunneling_ip" in answer[0].text
                 await raw.send(PortUp(serial=6, port_id="a\x00b", revision=2**70))
-                assert isinstance((await raw.receive())[0], Problem)
+                assert isinstance((await raw.receive())[0], ErrorMessage)
             await h2.equals_the_database(server)
             peer = h2.client.state.get("host", "h1")
             assert isinstance(peer, Host)
@@ -118,10 +118,10 @@ def test_a_long_error_text_does_not_make_a_host_look_dead(server: Server, api: A
             await raw.send(Hello(host="h1"))
             await raw.receive_until_synced()
             await raw.send_data(b'[{"type":"sing"}]')
-            assert [type(each) for each in await raw.receive()] == [Problem]
+            assert [type(each) for each in await raw.receive()] == [ErrorMessage]
             await raw.send(Report(serial=5, states=(dhcp, switch_)))
             answer = await raw.receive()
-            assert [type(each) for each in answer] == [Problem, Ack]
+            assert [type(each) for each in answer] == [ErrorMessage, Ack]
             assert "problems" in answer[0].text
 
     run(test())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from neutrino.agent.l2.reconciler import View
+from neutrino.agent.l2.reconciler import ReconcilerView
 from neutrino.agent.trace.hybrid import HybridFilter
 from neutrino.agent.trace.switch import SwitchState
 from neutrino.agent.trace.trail import Trail
@@ -43,7 +43,7 @@ class Filtered:
         bench.serve(*RULES, more=(MEMBERS,))
         ports = {CLIENT: hybrid(CLIENT, "out"), OTHER: hybrid(OTHER, "out"), SERVER: hybrid(SERVER, "server")}
         desired = bench.host.resolve(NET, OUT, OPEN, group("server", *RULES), *ports.values(), MEMBERS)
-        self.ports, self.state = ports, SwitchState(View(Snapshot(), desired, {}, {}), ())
+        self.ports, self.state = ports, SwitchState(ReconcilerView(Snapshot(), desired, {}, {}), ())
         netlink = bench.host.namespace.driver(RealNetlink())
         self.filter = HybridFilter(bench.host.iptables, netlink)
 

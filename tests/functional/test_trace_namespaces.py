@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from neutrino.agent.l2.desired import HostState
-from neutrino.agent.l2.reconciler import View
+from neutrino.agent.l2.reconciler import ReconcilerView
 from neutrino.agent.reply_mac import REPLY_MAC
 from neutrino.agent.trace.namespaces import NamespaceWalk
 from neutrino.agent.trace.switch import SwitchState
@@ -39,7 +39,7 @@ class Traced:
         self.name = self.net._place.name
         self.netlink = RealNetlink()
         desired = Cloud("h1").hosts["h1"].resolve(HostState())
-        self.switch = SwitchState(View(Snapshot(), desired, {}, {}), ())
+        self.switch = SwitchState(ReconcilerView(Snapshot(), desired, {}, {}), ())
         self.walk = NamespaceWalk(self.netlink, RealInspection(), lambda *where: "", lambda where: False)
 
     def packet(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from neutrino.agent.l2.reconciler import View
+from neutrino.agent.l2.reconciler import ReconcilerView
 from neutrino.agent.trace.drift import ObjectDrift
 from neutrino.agent.trace.local import LocalPorts
 from neutrino.agent.trace.namespaces import NamespaceWalk
@@ -62,15 +62,17 @@ class TracedHost:
         self.inspection = RealInspection(self.switch.run_directory)
         self.openflow = OvsOfctl(self.switch.run_directory)
 
-    def current(self) -> View:
+    def current(self) -> ReconcilerView:
         desired = self.host.desired
         assert desired is not None
         options = dataclasses.replace(desired.options, bridge_mappings=(("physnet1", "br-phys"),))
         rendered = self.host.renderer.render(desired)
         owners = {key: own for bridge in rendered.flows for key, own in self.host.renderer.owners(bridge).items()}
-        return View(snapshot(self.host), dataclasses.replace(desired, options=options), rendered.flows, owners)
+        return ReconcilerView(
+            snapshot(self.host), dataclasses.replace(desired, options=options), rendered.flows, owners
+        )
 
-    async def view(self) -> View:
+    async def view(self) -> ReconcilerView:
         return self.current()
 
     def tracer(self) -> HostTracer:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from neutrino.agent.l3.services.bfd.packet import Invalid, Packet, State, decode, encode
+from neutrino.agent.l3.services.bfd.packet import ControlPacket, Invalid, State, decode, encode
 
-PACKET = Packet(State.UP, 0x01020304, 0x0A0B0C0D, 5, 300_000, 200_000, 3, poll=True)
+PACKET = ControlPacket(State.UP, 0x01020304, 0x0A0B0C0D, 5, 300_000, 200_000, 3, poll=True)
 BYTES = bytes.fromhex("23 e0 05 18 01020304 0a0b0c0d 000493e0 00030d40 00000000")
 
 
@@ -19,13 +19,13 @@ def test_bytes() -> None:
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("flag", ["poll", "final", "demand"])
 def test_every_state_and_flag(state: State, flag: str) -> None:
-    packet = Packet(state, 1, 2, min_echo_rx=7, **{flag: True})  # type: ignore[arg-type]
+    packet = ControlPacket(state, 1, 2, min_echo_rx=7, **{flag: True})  # type: ignore[arg-type]
     assert decode(encode(packet)) == packet
 
 
 @pytest.mark.parametrize("state", [State.DOWN, State.ADMIN_DOWN])
 def test_a_first_packet_does_not_know_our_discriminator(state: State) -> None:
-    assert decode(encode(Packet(state, 1))).your_discriminator == 0
+    assert decode(encode(ControlPacket(state, 1))).your_discriminator == 0
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,10 @@ def test_discarded(at: int, value: int, reason: str) -> None:
 
 def test_discarded_by_their_discriminators() -> None:
     with pytest.raises(Invalid, match="discriminator is 0"):
-        decode(encode(Packet(State.DOWN, 0)))
+        decode(encode(ControlPacket(State.DOWN, 0)))
     for state in (State.INIT, State.UP):
         with pytest.raises(Invalid, match=f"{state.name} without our discriminator"):
-            decode(encode(Packet(state, 1)))
+            decode(encode(ControlPacket(state, 1)))
 
 
 @pytest.mark.parametrize("length", range(24))

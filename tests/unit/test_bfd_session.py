@@ -7,21 +7,21 @@ import itertools
 
 import pytest
 
-from neutrino.agent.l3.services.bfd.packet import Diagnostic, Packet, State
-from neutrino.agent.l3.services.bfd.session import ESTABLISH_SECONDS, Session, Timing
+from neutrino.agent.l3.services.bfd.packet import ControlPacket, Diagnostic, State
+from neutrino.agent.l3.services.bfd.session import ESTABLISH_SECONDS, BfdSession, Timing
 
 FAST = Timing(200_000, 3)
 
 
-def session(discriminator: int = 1, timing: Timing | None = None) -> Session:
-    return Session(discriminator, timing or Timing(), lambda: 1.0)
+def session(discriminator: int = 1, timing: Timing | None = None) -> BfdSession:
+    return BfdSession(discriminator, timing or Timing(), lambda: 1.0)
 
 
-def packet(state: State, yours: int = 1, **values: object) -> Packet:
-    return Packet(state, 99, yours, **values)  # type: ignore[arg-type]
+def packet(state: State, yours: int = 1, **values: object) -> ControlPacket:
+    return ControlPacket(state, 99, yours, **values)  # type: ignore[arg-type]
 
 
-def up(timing: Timing | None = None, now: float = 0.0) -> Session:
+def up(timing: Timing | None = None, now: float = 0.0) -> BfdSession:
     made = session(timing=timing)
     made.receive(packet(State.DOWN, 0), now)
     made.receive(packet(State.INIT), now)
@@ -33,10 +33,10 @@ def up(timing: Timing | None = None, now: float = 0.0) -> Session:
 class Link:
     """Two ends; the time passes from deadline to deadline. Packets arrive at once, while the link is up."""
 
-    ends: tuple[Session, Session]
+    ends: tuple[BfdSession, BfdSession]
     now: float = 0.0
     passes: tuple[bool, bool] = (True, True)  # from the first end, from the second
-    sent: list[tuple[float, int, Packet]] = dataclasses.field(default_factory=list)
+    sent: list[tuple[float, int, ControlPacket]] = dataclasses.field(default_factory=list)
 
     def run(self, seconds: float) -> None:
         until = self.now + seconds
@@ -46,7 +46,7 @@ class Link:
                 self.deliver(i, end.tick(self.now))
         self.now = until
 
-    def deliver(self, sender: int, packets: list[Packet]) -> None:
+    def deliver(self, sender: int, packets: list[ControlPacket]) -> None:
         for each in packets:
             self.sent.append((self.now, sender, each))
             if self.passes[sender]:
@@ -126,7 +126,7 @@ def test_no_more_than_one_packet_a_second_before_it_is_up() -> None:
     ("random", "multiplier", "seconds"), [(0.0, 3, 0.75), (1.0, 3, 1.0), (0.0, 1, 0.75), (1.0, 1, 0.9)]
 )
 def test_jitter(random: float, multiplier: int, seconds: float) -> None:
-    made = Session(1, Timing(multiplier=multiplier), lambda: random)
+    made = BfdSession(1, Timing(multiplier=multiplier), lambda: random)
     made.tick(0.0)
     assert made.deadline == pytest.approx(seconds)
 

@@ -766,7 +766,7 @@ def test_root_judges_files_as_the_servers_user(open_directory: Path) -> None:
 
 def test_the_certificate_that_the_feed_presents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for until, expected in (("Jan 30 08:00:00 2027 GMT", ["certificate-expires"]), ("Mar 30 08:00:00 2027 GMT", [])):
-        answer = agent.Answer(101, "", "Fri, 15 Jan 2027 08:00:00 GMT", until)
+        answer = agent.AgentAnswer(101, "", "Fri, 15 Jan 2027 08:00:00 GMT", until)
         monkeypatch.setattr(agent, "_upgrade", lambda *_, answer=answer: answer)
         found = list(agent.feed(support.host(tmp_path, {"feed": {"server": "wss://server.example.org:9697"}})))
         assert [each.kind for each in found] == expected

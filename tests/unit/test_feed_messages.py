@@ -28,7 +28,7 @@ FROM_HOST = [
     m.PortReady(serial=5, port_id="p", revision=4),
     m.Status(serial=6, kind="floating_ip", id="f", status="ACTIVE"),
     m.Traffic(serial=8, counters=(TRAFFIC,), granular=True),
-    m.Problem(serial=4, kind="port", id="p", text="no tap"),
+    m.ErrorMessage(serial=4, kind="port", id="p", text="no tap"),
     m.Answer(serial=7, id="q", result=msgspec.Raw(b'{"exits":[]}')),
 ]
 FROM_SERVER = [
@@ -51,7 +51,7 @@ FROM_SERVER = [
 def test_messages_survive_encoding(
     messages: list[m.Message], types: Any, read: Callable[[bytes | str], list[Any]]
 ) -> None:
-    assert {type(message) for message in messages} | {m.Problem} == set(get_args(types))
+    assert {type(message) for message in messages} | {m.ErrorMessage} == set(get_args(types))
     assert read(m.encode(messages)) == messages
     assert read(m.frame(map(m.encode_one, messages)).decode()) == messages
 
@@ -159,7 +159,7 @@ def test_the_newest_wins_and_is_not_acknowledged_by_the_one_before() -> None:
 def test_reports_are_bounded_and_errors_are_dropped_first() -> None:
     box = UnacknowledgedReports(most=2)
     box.put(("port", "a"), up("a"))
-    box.put(("error", "port", "b"), m.Problem(text="x"))
+    box.put(("error", "port", "b"), m.ErrorMessage(text="x"))
     box.put(("port", "c"), up("c"))
     box.put(("port", "d"), up("d"))
     assert [getattr(one, "port_id", "error") for one in taken(box)] == ["c", "d"]
@@ -180,7 +180,7 @@ def test_a_frame_of_reports_is_bounded_in_bytes() -> None:
     """A frame above MAX_BYTES would close the connection, and the next one, as the reports are repeated."""
     box = UnacknowledgedReports()
     for number in range(400):
-        box.put(("error", "port", str(number)), m.Problem(text="x" * 64 * 1024, kind="port", id=str(number)))
+        box.put(("error", "port", str(number)), m.ErrorMessage(text="x" * 64 * 1024, kind="port", id=str(number)))
     frames = list(iter(box.take, None))
     assert max(map(len, frames)) < m.MAX_BYTES / 8
     assert sum(len(m.read_from_host(frame)) for frame in frames) == 400

@@ -17,11 +17,11 @@ from neutrino.agent.l3 import build as l3_build
 from neutrino.agent.metadata import build as metadata_build
 from neutrino.feed.messages import (
     Answer,
+    ErrorMessage,
     HostMessage,
     PortDown,
     PortReady,
     PortUp,
-    Problem,
     Report,
     Status,
     Traffic,
@@ -71,7 +71,7 @@ GOOD: list[HostMessage] = [
     Status(serial=1, kind="firewall_group", id=PORT, status="ACTIVE", revision=3, role="l2"),
     Status(serial=1, kind="firewall_group", id=PORT, status="ERROR", revision=3, role="l3", reason="nft\nfailed"),
     Status(serial=1, kind="firewall_group", id=PORT, status="INACTIVE"),
-    Problem(serial=1, kind="port", id=PORT, text="it cannot be"),
+    ErrorMessage(serial=1, kind="port", id=PORT, text="it cannot be"),
     Answer(serial=1, id=PORT, result=msgspec.Raw(b'{"exits":[{"note":"\xc3\xa9"}]}')),
     Answer(serial=1, id=PORT, error="no switch"),
 ]
@@ -130,8 +130,8 @@ BAD: list[tuple[HostMessage, str]] = [
     (Status(serial=1, kind="router", id=PORT, status="ACTIVE"), "no status"),
     (Status(serial=1, kind="subnet", id=PORT, status="10.0.0.0/24"), "no prefix"),
     (Status(serial=1, kind="subnet", id=PORT, status="2001:db8::1/64"), "no prefix"),
-    (Problem(serial=1, kind="port", id=PORT, text="x" * (MAX_TEXT + 1)), "characters"),
-    (Problem(serial=1, kind="a\nb", id=PORT, text="x"), "printable"),
+    (ErrorMessage(serial=1, kind="port", id=PORT, text="x" * (MAX_TEXT + 1)), "characters"),
+    (ErrorMessage(serial=1, kind="a\nb", id=PORT, text="x"), "printable"),
     (Answer(serial=1, id="x" * 37), "no id"),
     (Answer(serial=1, id=PORT, error="x" * (MAX_ERROR + 1)), "error"),
     (Answer(serial=1, id=PORT, error="a\nb"), "error"),

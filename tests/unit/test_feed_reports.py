@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.feed.messages import PortDown, PortUp, Problem, Report, Traffic
+from neutrino.feed.messages import ErrorMessage, PortDown, PortUp, Report, Traffic
 from neutrino.model.agents import OVS, AgentState, AgentStatus
 from neutrino.server import errors
 from neutrino.server.feed.reports import batches as lanes
@@ -227,10 +227,10 @@ class Agents:
         self.written: list[list[AgentState]] = []
         self.refusals: dict[str, str] = {}
 
-    def report_all(self, states: Sequence[AgentState]) -> list[registry.Report]:
+    def report_all(self, states: Sequence[AgentState]) -> list[registry.AgentReport]:
         self.written.append(list(states))
         return [
-            registry.Report(
+            registry.AgentReport(
                 s.host, s.agent_type, s.host, AgentStatus.ALIVE, s.start_flag, refusal=self.refusals.get(s.host, "")
             )
             for s in states
@@ -274,7 +274,7 @@ def test_port_up_reports_are_written_together_and_in_order(reports: Reports, por
         PortUp(serial=2, port_id="b", revision=4),
     ]
     second = [PortUp(serial=1, port_id="b", revision=9), PortDown(serial=2, port_id="c")]
-    third = [PortUp(serial=1, port_id="c", revision=1), Problem(serial=2, text="no")]
+    third = [PortUp(serial=1, port_id="c", revision=1), ErrorMessage(serial=2, text="no")]
     assert reports.write([("h1", first), ("h2", second), ("h3", third)]) == [["", ""]] * 3
     assert ports.calls == [[("a", "h1", 3), ("b", "h1", 4), ("b", "h2", 9)], ("c", "h2"), [("c", "h3", 1)]]
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from neutrino.agent.l2.reconciler import View
+from neutrino.agent.l2.reconciler import ReconcilerView
 from neutrino.agent.trace import tracer as module
 from neutrino.agent.trace.drift import ObjectDrift
 from neutrino.agent.trace.local import LocalPorts
@@ -85,7 +85,7 @@ class Host:
         objects = (network("net"), OPEN, port("p1", 1, groups=["open"]), port("p2", 2, groups=["open"]))
         desired = self.fake.apply(cloud.state_for("h1", objects))
         rendered = self.fake.renderer.render(desired)
-        self.seen = View(snapshot(self.fake), desired, rendered.flows, self.fake.renderer.owners("br-int"))
+        self.seen = ReconcilerView(snapshot(self.fake), desired, rendered.flows, self.fake.renderer.owners("br-int"))
         self.netlink = FakeNetlink()
         ports = [("br-int", "p1", 100, 2), ("br-int", "p2", 101, 3), ("br-int", "br-int", 65534, 1)]
         self.inspection = FakeInspection(tuple(SwitchPort(*each, "dummy") for each in ports))
@@ -93,7 +93,7 @@ class Host:
         self.roles: list[Any] = [Role(), Role(None), Role(5, {"p1": "no", "other": "no"})]
         self.inside: dict[str, tuple[str, str]] = {}
 
-    async def view(self) -> View:
+    async def view(self) -> ReconcilerView:
         return self.seen
 
     def tracer(self) -> HostTracer:
@@ -138,7 +138,7 @@ def test_a_switch_that_does_not_answer_is_the_cause(host: Host) -> None:
 
 
 def test_a_question_has_a_time_limit(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def never() -> View:
+    async def never() -> ReconcilerView:
         await asyncio.Event().wait()
         raise AssertionError
 

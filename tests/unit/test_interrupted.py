@@ -21,8 +21,8 @@ from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
-from neutrino.dataplane.netlink.api import Change as NetlinkChange
 from neutrino.dataplane.netlink.api import DeleteDevice, MoveDevice, SetVeth
+from neutrino.dataplane.netlink.api import NetlinkChange as NetlinkChange
 from neutrino.dataplane.netlink.values import HOST
 from neutrino.dataplane.nft.api import TablePlan
 from neutrino.dataplane.ovsdb.api import Change, InterfaceEvent, SetBridge
@@ -106,8 +106,8 @@ class Machine:
                 else:  # compared one by one with what the kernel has: the moment makes no difference
                     netlink(namespace, [each])
 
-        def apply_in_switch(changes: Iterable[Change], *, settle: float = 0.0) -> None:
-            around(lambda: switch(changes, settle=settle))
+        def apply_in_switch(changes: Iterable[Change], *, wait: float = 0.0) -> None:
+            around(lambda: switch(changes, wait=wait))
 
         def apply_tables(namespace: str, plan: TablePlan) -> None:
             around(lambda: nft(namespace, plan))

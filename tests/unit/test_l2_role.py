@@ -16,7 +16,7 @@ from neutrino.agent.l2.extension_api import cookie_of
 from neutrino.agent.l2.packet_counts import PacketCounts
 from neutrino.agent.l2.packet_logger import PacketLogger
 from neutrino.agent.l2.pipeline import DEAD_VLAN, TRANSIENT
-from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
+from neutrino.agent.l2.reconciler import Outcome, Reconciler, ReconcilerView
 from neutrino.agent.l2.role import L2Role
 from neutrino.agent.runtime.context import Intervals, PortHolds
 from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError, PacketCount
@@ -102,7 +102,7 @@ def test_a_view_that_is_cancelled_keeps_the_reconciler_until_its_thread_returns(
     entered, go_on = threading.Event(), threading.Event()
 
     class Slow(Reconciler):
-        def view(self, *args: object, **options: object) -> View:
+        def view(self, *args: object, **options: object) -> ReconcilerView:
             entered.set()
             assert go_on.wait(10)
             raise OpenFlowError("no answer")  # nobody waits for it any more
@@ -119,7 +119,7 @@ def test_a_view_that_is_cancelled_keeps_the_reconciler_until_its_thread_returns(
         viewing.cancel()
         await asyncio.gather(viewing, return_exceptions=True)
         assert viewing.cancelled()
-        settled = asyncio.create_task(role.settle())
+        settled = asyncio.create_task(role.finish())
         _, waiting = await asyncio.wait([settled], timeout=0.05)
         assert waiting
         go_on.set()

@@ -209,7 +209,7 @@ def test_the_route_follows_the_states(host: Host, tmp_path: Path) -> None:
         publish(tmp_path)
         publish(tmp_path, FOUR2)
         await host.until(lambda: hops(host) == {"203.0.113.1"}, "a lost next hop is used")
-        await host.role.settle()
+        await host.role.finish()
         assert await host.verified()
         lost = f"next hop 198.51.100.1 on {SECOND} is lost: its BFD session is down"
         assert host.problems == {"r1": lost}
@@ -217,7 +217,7 @@ def test_the_route_follows_the_states(host: Host, tmp_path: Path) -> None:
         assert described.configurations["bfd_sessions"] == {"up": 1, "down": 1, "lost": 1}
         publish(tmp_path)
         await host.until(lambda: hops(host) == both, "a next hop that is back is not used")
-        await host.role.settle()
+        await host.role.finish()
         assert host.problems == {}
 
     run(host, test)
@@ -234,7 +234,7 @@ def test_an_agent_that_is_restarted_keeps_what_is_known(host: Host, tmp_path: Pa
 
     async def second() -> None:
         await host.until(lambda: "r1" in host.role._applied, "looked at")
-        await host.role.settle()
+        await host.role.finish()
         assert hops(host) == {"203.0.113.1"}
         assert host.processes.running()["bfd"] == speaker
 
@@ -259,7 +259,7 @@ def test_the_last_router_ends_the_speaker(host: Host, tmp_path: Path) -> None:
         assert "bfd" in host.processes.running()
         host.send(None, "r2")
         await host.until(lambda: "bfd" not in host.processes.running(), "the speaker runs")
-        await host.role.settle()
+        await host.role.finish()
         assert known() == set()
         assert await host.verified()
 
@@ -270,13 +270,13 @@ def test_other_sessions_than_the_wanted_ones_are_drift(host: Host, tmp_path: Pat
     async def test() -> None:
         host.send(supervised())
         await host.until(lambda: "bfd" in host.processes.running(), "no speaker runs")
-        await host.role.settle()
+        await host.role.finish()
         path = tmp_path / "bfd" / files.WANTED / "r1"
         path.write_text("{}")
         assert "set the BFD sessions of router r1" in (await host.role.find()).plan
         host.send(supervised(name="again"))
         await host.until(lambda: path.read_text() != "{}", "the sessions are not repaired")
-        await host.role.settle()
+        await host.role.finish()
         assert await host.verified()
 
     run(host, test)
@@ -293,7 +293,7 @@ def test_a_standby_host_has_no_sessions_and_knows_no_lost_next_hop(host: Host, t
     async def test() -> None:
         host.send(supervised(enable_default_route_ecmp=True, ha=membership()))
         await host.until(conf.exists, "no keepalived")
-        await host.role.settle()
+        await host.role.finish()
         assert not wanted.exists()
         host.netlink.apply(NAMESPACE, [SetItem(primary)])
         notify("MASTER")
@@ -303,7 +303,7 @@ def test_a_standby_host_has_no_sessions_and_knows_no_lost_next_hop(host: Host, t
         host.netlink.apply(NAMESPACE, [DeleteItem(primary)])
         notify("BACKUP")
         await host.until(lambda: not wanted.exists(), "the standby host has sessions")
-        await host.role.settle()
+        await host.role.finish()
         assert "nexthop via 198.51.100.1" in conf.read_text()
         assert await host.verified()
 

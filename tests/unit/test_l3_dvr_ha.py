@@ -289,7 +289,7 @@ def test_a_router_that_changed_its_kind_while_the_agent_was_down(tmp_path: Path,
             host.feed.state.objects["router"]["r1"] = wanted  # before the start, as from its cache
             async with host.running():
                 await host.until(lambda: host.namespace_of("keepalived r1") == namespace, "it is not applied")  # noqa: B023
-                await host.role.settle()
+                await host.role.finish()
         assert host is not None
         return host
 

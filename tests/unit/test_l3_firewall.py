@@ -245,7 +245,7 @@ def test_a_group_is_active_when_its_router_is_applied_and_again_after_each_chang
         assert host.nft.table(NAMESPACE, PATH) is not None
         assert await host.verified()
         host.send(router(filtered(1), name="renamed"))
-        await host.role.settle()
+        await host.role.finish()
         assert len(reported(host)) == 1, "nothing of the group has changed"
         host.send_object(GROUP, "group-1", group(admin_state_up=False, revision=1))
         await host.until(lambda: reported(host)[1:] == [("group-1", "ACTIVE")], "not reported")

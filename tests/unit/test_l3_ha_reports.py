@@ -42,7 +42,7 @@ async def elected(host: Host, active: bool, before: str = "") -> None:
         host.send(named(""))
         await host.until(lambda: states(host)[-1:] == ["active"], "it is not reported as active")
         host.send(named("h1"))
-    await host.role.settle()
+    await host.role.finish()
     host.feed.statuses.clear()
 
 
@@ -54,7 +54,7 @@ def test_an_active_host_reports_again_when_the_server_names_another(host: Host) 
         host.send(named("h2"))
         await host.until(lambda: states(host) == ["active"], "it does not report again")
         host.send(named("h1"))
-        await host.role.settle()
+        await host.role.finish()
         assert host.problems == {}
         assert states(host) == ["active"], "once"
 
@@ -87,7 +87,7 @@ def test_a_standby_host_that_the_server_names_reports_at_once_that_it_is_not_act
         host.send(named("h1"))
         await host.until(lambda: states(host) == ["standby"], "the server still names it")
         host.send(named("h2"))
-        await host.role.settle()
+        await host.role.finish()
         assert states(host) == ["standby"]
 
     run(host, test)

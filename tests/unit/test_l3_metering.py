@@ -251,14 +251,14 @@ def test_the_role_reads_counters_before_it_removes_them(tmp_path: Path) -> None:
     async def test() -> None:
         host.send(router(metering_labels=(label,), project_id="p"))
         await host.until(lambda: host.is_there and METERING_PATH in host.nft.read(NAMESPACE), "no counters")
-        await host.role.settle()
+        await host.role.finish()
         host.nft.count(NAMESPACE, METERING_PATH, counter(ONE), 3, 100)
         host.send(router(project_id="p"))
         await host.until(lambda: METERING_PATH not in host.nft.read(NAMESPACE), "the label is still there")
         assert packets() == [3]
         host.send(router(metering_labels=(label,), project_id="p"))
         await host.until(lambda: METERING_PATH in host.nft.read(NAMESPACE), "no counters")
-        await host.role.settle()
+        await host.role.finish()
         host.nft.count(NAMESPACE, METERING_PATH, counter(ONE), 4, 100)
         host.send(None)
         await host.until(lambda: not host.is_there, "the router is still there")

@@ -47,7 +47,7 @@ def test_a_thousand_updates_end_in_the_last_and_a_delete_leaves_nothing(host: Ho
                 await asyncio.sleep(0)
         await host.until(lambda: "10.103.231.0/24" in host.routes(), "the last state is not in force")
         await host.until(lambda: len([each for each in host.routes() if each.startswith("10.10")]) == 1, "others are")
-        await host.role.settle()
+        await host.role.finish()
         assert await host.verified()
         await host.until(
             lambda: host.ovsdb.read().bridges["br-int"].external_ids == DONE, "it is not reported on the bridge"
@@ -128,7 +128,7 @@ def test_floating_ips_with_forwarded_ports_are_reported_active(host: Host) -> No
     async def test() -> None:
         host.send(router(port_forwardings=(forwarding(1), forwarding(2), forwarding(3, ""))))
         await host.until(lambda: active in host.feed.statuses, "not reported")
-        await host.role.settle()
+        await host.role.finish()
         assert host.feed.statuses == [active], "one of an older server, which does not name it, is left out"
         broken, host.nft.apply = host.nft.apply, _fails  # type: ignore[method-assign, assignment]
         host.send(router(port_forwardings=(forwarding(1), forwarding(4), forwarding(5, "fip-10"))))
@@ -148,7 +148,7 @@ def test_a_standby_host_does_not_report_forwarded_ports(host: Host) -> None:
     async def test() -> None:
         host.send(router(port_forwardings=(forwarding(1),), ha=membership()))
         await host.until(lambda: ("router", "r1", "standby") in host.feed.statuses, "its state is not reported")
-        await host.role.settle()
+        await host.role.finish()
         assert [kind for kind, *_ in host.feed.statuses] == ["router"]
 
     run(host, test)
@@ -164,14 +164,14 @@ def test_drift_is_repaired(tmp_path: Path) -> None:
     async def test() -> None:
         host.send(router())
         await host.until(lambda: host.is_there and bool(host.routes()), "it is not made")
-        await host.role.settle()
+        await host.role.finish()
         host.nft.apply(NAMESPACE, TablePlan("ip neutrino", delete=True))
         host.netlink.apply(NAMESPACE, [DeleteItem(on_device("qr-00000001-aa", "10.0.1.1/24", nodad=True))])
         assert not await host.verified()
         await host.until(
             lambda: host.nft.read(NAMESPACE).get("ip neutrino") is not None, "the table does not come back"
         )
-        await host.role.settle()
+        await host.role.finish()
         assert await host.verified()
 
     run(host, test)
@@ -189,7 +189,7 @@ def test_a_router_that_cannot_be_compared_does_not_hide_the_drift_of_others(host
         host.send(router())
         host.send(router(interface(3), id="r2", gateway=None), "r2")
         await host.until(lambda: {"r1", "r2"} <= host.role._applied.keys(), "not applied")
-        await host.role.settle()
+        await host.role.finish()
         host.netlink.apply("qrouter-r2", [DeleteItem(on_device("qr-00000003-aa", "10.0.3.1/24", nodad=True))])
         host.nft.read = broken  # type: ignore[method-assign]
         found = await host.role.find()
@@ -220,7 +220,7 @@ def test_a_device_removed_from_the_bridge_is_plugged_again_at_once(host: Host) -
     async def test() -> None:
         host.send(router())
         await host.until(plugged, "it is not plugged")
-        await host.role.settle()
+        await host.role.finish()
         host.ovsdb.apply([DeletePort("br-int", "tap00000001-aa")])
         await host.until(plugged, "it is not plugged again")
 
@@ -279,10 +279,10 @@ def test_a_router_that_is_not_ha_any_more_loses_its_ha_device(host: Host) -> Non
     async def test() -> None:
         host.send(router(ha=membership()))
         await host.until(lambda: "ha-ffffffff-aa" in devices(), "it has no HA device")
-        await host.role.settle()
+        await host.role.finish()
         host.send(router())
         await host.until(lambda: "ha-ffffffff-aa" not in devices(), "it keeps its HA device")
-        await host.role.settle()
+        await host.role.finish()
         assert await host.verified()
 
     run(host, test)
@@ -310,7 +310,7 @@ def test_radvd_and_keepalived_read_what_changed_while_the_agent_was_away(host: H
     async def test() -> None:
         host.send(router(ha=membership()))
         await host.until(lambda: "keepalived r1" in host.processes.running(), "it does not run")
-        await host.role.settle()
+        await host.role.finish()
 
     run(host, test)
     signals: list[int] = []
@@ -355,10 +355,10 @@ def test_radvd_withdraws_the_default_route_only_where_the_router_advertises_no_m
         for gone, expected in ((None, signal.SIGKILL), (router(interface(1)), signal.SIGTERM)):
             host.send(there)
             await host.until(lambda: "radvd r1" in host.processes.running(), "it runs")
-            await host.role.settle()
+            await host.role.finish()
             host.send(gone)
             await host.until(lambda: "radvd r1" not in host.processes.running(), "it ends")
-            await host.role.settle()
+            await host.role.finish()
             assert [number for name, number in signals if name == "radvd r1"] == [expected]
             signals.clear()
 

@@ -12,8 +12,8 @@ import pytest
 
 from neutrino.agent.leftovers.host import ignored
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
-from neutrino.dataplane.netlink.api import Change as NetlinkChange
 from neutrino.dataplane.netlink.api import DeleteDevice, NetlinkError, SetVeth
+from neutrino.dataplane.netlink.api import NetlinkChange as NetlinkChange
 from neutrino.dataplane.ovsdb.api import MARK, Change, DeletePort, OvsdbError, SetPort
 from neutrino.dataplane.ovsdb.api import NAMESPACE as OF_NAMESPACE
 from neutrino.model.routing import FloatingIp, Router, RouterInterface
@@ -43,12 +43,12 @@ def fail_switch(host: Host, *, times: int) -> None:
     """The database rejects the removal of ports."""
     whole, left = host.ovsdb.apply, [None] * times
 
-    def apply(changes: Iterable[Change], *, settle: float = 0.0) -> None:
+    def apply(changes: Iterable[Change], *, wait: float = 0.0) -> None:
         given = tuple(changes)
         if left and any(isinstance(each, DeletePort) for each in given):
             left.pop()
             raise OvsdbError("timed out")
-        whole(given, settle=settle)
+        whole(given, wait=wait)
 
     host.ovsdb.apply = apply  # type: ignore[method-assign]
 
@@ -70,7 +70,7 @@ def fail_kernel(host: Host, *, times: int) -> None:
 async def apply(host: Host, wanted: Router) -> None:
     host.send(wanted)
     await host.until(lambda: host.role._applied.get("r1") is wanted, "it is not applied")
-    await host.role.settle()
+    await host.role.finish()
 
 
 @pytest.mark.parametrize("fail", [fail_switch, fail_kernel])
@@ -107,7 +107,7 @@ def test_a_removal_that_a_killed_agent_has_begun_is_completed_by_the_next(
     async def next_one() -> None:
         await host.until(lambda: STALE not in plugged(host), "the port stays")
         await host.until(lambda: host.is_there == (wanted is not None), "the router is not as desired")
-        await host.role.settle()
+        await host.role.finish()
         assert await host.verified()
 
     run(host, killed)
@@ -171,10 +171,10 @@ def test_a_port_that_a_stale_cache_plugs_while_leftovers_are_removed_does_not_st
             assert listed.wait(WAIT)
         change_kernel(namespace, given)
 
-    def apply_in_switch(changes: Iterable[Change], *, settle: float = 0.0) -> None:
+    def apply_in_switch(changes: Iterable[Change], *, wait: float = 0.0) -> None:
         given = tuple(changes)
-        change_switch(given, settle=settle)
-        if settle and DeletePort("br-int", STALE) in given:  # the worker waits for the switch
+        change_switch(given, wait=wait)
+        if wait and DeletePort("br-int", STALE) in given:  # the worker waits for the switch
             plugging.set()
             assert unplugged.wait(WAIT)
 
@@ -189,7 +189,7 @@ def test_a_port_that_a_stale_cache_plugs_while_leftovers_are_removed_does_not_st
         host.role.synced()
         await host.until(unplugged.is_set, "leftovers are not removed")
         await host.until(lambda: host.role._applied.get("r1") is AFTER, "the router is not applied")
-        await host.role.settle()
+        await host.role.finish()
         assert STALE not in plugged(host)
         assert await host.verified()
 
@@ -259,7 +259,7 @@ def test_the_resync_removes_what_no_router_has(tmp_path: Path) -> None:
         await host.until(lambda: plugged(host) == wanted, "the port stays")
         await host.until(lambda: host.netlink.namespaces() == {NAMESPACE}, "the namespace stays")
         await host.until(lambda: not (tmp_path / "routers" / gone).exists(), "the record stays")
-        await host.role.settle()
+        await host.role.finish()
         assert await host.verified()
 
     run(host, test)

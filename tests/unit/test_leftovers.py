@@ -12,7 +12,7 @@ import pytest
 from neutrino.agent.dhcp.network import NAMESPACE_KIND
 from neutrino.agent.l3.names import FIP_KIND, PLUGGED, ROUTER_KIND, SNAT_KIND
 from neutrino.agent.leftovers.host import Leftovers
-from neutrino.agent.leftovers.recognise import Kind, is_daemon, obstacle, stale_ports
+from neutrino.agent.leftovers.recognise import LeftoverKind, is_daemon, obstacle, stale_ports
 from neutrino.dataplane.iptables.api import without_neutron
 from neutrino.dataplane.netlink.values import HOST, Device
 from neutrino.dataplane.ovsdb.api import MARK, OWNER, Interface, SetPort
@@ -49,7 +49,7 @@ def plugged(name: str, port_id: str = PORT, **more: str) -> Interface:
         (SNAT_KIND, f"snat-{ROUTER.upper()}", ""),
     ],
 )
-def test_only_a_prefix_with_a_uuid_is_the_name_of_a_leftover(kind: Kind, name: str, found: str) -> None:
+def test_only_a_prefix_with_a_uuid_is_the_name_of_a_leftover(kind: LeftoverKind, name: str, found: str) -> None:
     assert kind.object_id(name) == found
 
 
@@ -71,7 +71,7 @@ def test_only_a_prefix_with_a_uuid_is_the_name_of_a_leftover(kind: Kind, name: s
         (NAMESPACE_KIND, [Device("ns-99999999-99", "veth", peer_namespace="other")], "is not a port of this host's"),
     ],
 )
-def test_a_namespace_is_recognised_by_its_devices(kind: Kind, devices: list[Device], reason: str) -> None:
+def test_a_namespace_is_recognised_by_its_devices(kind: LeftoverKind, devices: list[Device], reason: str) -> None:
     interfaces = {each.name: each for each in (plugged("qr-0123abcd-ef"), plugged("qr-0123abcd-ee"))}
     found = obstacle(kind, devices, interfaces, [], STATE)
     assert found.startswith(reason) or reason in found
@@ -252,7 +252,7 @@ def test_before_the_first_sync_leftovers_stay(tmp_path: Path) -> None:
     async def test() -> None:
         host.send(router(interface(1), id=OTHER[:-1] + "9", gateway=None), OTHER[:-1] + "9")
         await host.until(lambda: f"qrouter-{OTHER[:-1]}9" in host.netlink.namespaces(), "the role works")
-        await host.role.settle()
+        await host.role.finish()
         assert host.netlink.namespaces() > GONE | KEPT
         assert host.plugged() > GONE_PORTS | KEPT_PORTS
         assert host.foreign.there[f"qrouter-{ROUTER}"] == [RADVD, SHELL]
@@ -268,7 +268,7 @@ def test_leftovers_stay_where_the_option_is_off(tmp_path: Path) -> None:
     async def test() -> None:
         host.send(router(interface(1), id=OTHER[:-1] + "9", gateway=None), OTHER[:-1] + "9")
         await host.until(lambda: f"qrouter-{OTHER[:-1]}9" in host.netlink.namespaces(), "the role works")
-        await host.role.settle()
+        await host.role.finish()
         assert await host.verified()
         assert host.netlink.namespaces() > GONE | KEPT
 
@@ -290,7 +290,7 @@ def test_a_namespace_of_a_router_that_is_served_here_is_taken_over(tmp_path: Pat
         host.feed.is_synced = False
         host.send(served, ROUTER)
         await host.until(lambda: "qr-0123abcd-ef" in before.devices, "before `synced`, what is missing is added")
-        await host.role.settle()
+        await host.role.finish()
         assert (host.foreign.there[f"qrouter-{ROUTER}"], removed) == ([RADVD, SHELL], [])
         host.feed.is_synced = True
         host.role.synced()
@@ -301,7 +301,7 @@ def test_a_namespace_of_a_router_that_is_served_here_is_taken_over(tmp_path: Pat
         assert await host.verified()
         host.foreign.there[f"qrouter-{ROUTER}"].append(RADVD)
         host.send(served, ROUTER)
-        await host.role.settle()
+        await host.role.finish()
         assert removed == [f"qrouter-{ROUTER}"], "taken over once"
 
     run(host, test, synced=False)
@@ -405,7 +405,7 @@ def test_leftovers_of_networks_are_removed_by_the_dhcp_role_alone() -> None:
                 host.role.synced()
                 while f"qdhcp-{NETWORK}" in host.netlink.namespaces():
                     await asyncio.sleep(0.005)
-                await host.role.settle()
+                await host.role.finish()
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

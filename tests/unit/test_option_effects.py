@@ -66,7 +66,7 @@ def test_external_network_bridge_gets_the_gateways_port(configured: Configured, 
     async def applied(where: dict[str, str]) -> None:
         await host.until(lambda: plugged(host) == where, "not plugged")
         await host.until(lambda: "r1" in host.role._applied and not host.problems, "not applied")
-        await host.role.settle()
+        await host.role.finish()
         assert await host.verified()
 
     async def first() -> None:
@@ -293,7 +293,7 @@ class Idle:
     def applied(self) -> None:
         return None
 
-    async def settle(self) -> None:
+    async def finish(self) -> None:
         await self.done.wait()
         self.settled = True
 

@@ -11,7 +11,7 @@ import pytest
 from neutrino.agent.runtime.role import MAX_PROBLEMS, described
 from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
-from neutrino.feed.messages import HostReport, PortDown, Problem, Report, Status, read_from_host
+from neutrino.feed.messages import ErrorMessage, HostReport, PortDown, Report, Status, read_from_host
 from neutrino.model.agents import DATAPLANE, DHCP, MAX_REASON, OVS, PROBLEMS, AgentState
 from neutrino.model.roles import ROLES
 from neutrino.server.features import sources
@@ -84,7 +84,7 @@ def test_many_keys_that_are_too_large_together() -> None:
     [
         PortDown(port_id=ID, reason=LONG),
         Status(kind="trunk", id=ID, status="ERROR", reason=LONG),
-        Problem(text=LONG, kind="port", id=ID),
+        ErrorMessage(text=LONG, kind="port", id=ID),
     ],
     ids=lambda message: type(message).__name__,
 )

@@ -23,11 +23,11 @@ from neutrino.server.ui import login as login_module
 from neutrino.server.ui.app import CSP, MAX_BODY, Page
 from neutrino.server.ui.attempts import Attempts, network_of
 from neutrino.server.ui.files import read_files
-from neutrino.server.ui.login import Credentials, Refused, Session, Unavailable, keystone_login, within
+from neutrino.server.ui.login import Credentials, LoginSession, Refused, Unavailable, keystone_login, within
 
 FOLDER = Path(__file__).parents[2] / "src" / "neutrino" / "server" / "ui" / "page"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-SESSION = Session(
+SESSION = LoginSession(
     token="t",
     expires_at="",
     user="u",
@@ -229,7 +229,7 @@ def test_a_login_that_is_not_well_formed(body: Any, environ: dict[str, str], sta
     assert text in answer.message
 
 
-def refuse(credentials: Credentials) -> Session:
+def refuse(credentials: Credentials) -> LoginSession:
     raise Refused
 
 
@@ -253,7 +253,7 @@ def test_failures_are_limited_by_address() -> None:
 def test_a_success_does_not_forget_failures() -> None:
     """Or somebody with a token of his own could guess passwords without limit."""
 
-    def login(credentials: Credentials) -> Session:
+    def login(credentials: Credentials) -> LoginSession:
         if credentials.method == "password":
             raise Refused
         return SESSION
@@ -264,7 +264,7 @@ def test_a_success_does_not_forget_failures() -> None:
 
 
 def test_logins_that_keystone_does_not_answer_count_as_attempts() -> None:
-    def login(credentials: Credentials) -> Session:
+    def login(credentials: Credentials) -> LoginSession:
         raise Unavailable
 
     served = page(login, limit=2)
@@ -274,7 +274,7 @@ def test_logins_that_keystone_does_not_answer_count_as_attempts() -> None:
 def test_one_login_at_a_time() -> None:
     inner: list[int] = []
 
-    def login(credentials: Credentials) -> Session:
+    def login(credentials: Credentials) -> LoginSession:
         inner.append(post(served).status)
         return SESSION
 
@@ -287,7 +287,7 @@ def test_a_login_ends_at_its_deadline() -> None:
     """Whatever Keystone does; until then there is no second one, which would cost another thread."""
     called, answered = threading.Semaphore(0), threading.Event()
 
-    def slow(credentials: Credentials) -> Session:
+    def slow(credentials: Credentials) -> LoginSession:
         called.release()
         assert answered.wait(30)
         return SESSION

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from neutrino.dataplane.protocols.vici.client import Vici
-from neutrino.dataplane.protocols.vici.protocol import Packet, Type, ViciError, decode, encode
+from neutrino.dataplane.protocols.vici.protocol import Type, ViciError, ViciPacket, decode, encode
 
 
 def test_the_answer_to_a_cancelled_command_is_not_taken_for_that_of_the_next(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_the_answer_to_a_cancelled_command_is_not_taken_for_that_of_the_next(tmp
                 asked.set()
                 if len(waiting) > 1:
                     for name in waiting:
-                        writer.write(encode(Packet(Type.RESPONSE, message={"to": name})))
+                        writer.write(encode(ViciPacket(Type.RESPONSE, message={"to": name})))
         writer.close()
 
     async def run() -> None:

@@ -13,7 +13,7 @@ from neutrino.agent.l3.extensions.distributed import snat_table
 from neutrino.agent.l3.services.charon.plan import installed, plan, statuses, to_initiate
 from neutrino.agent.l3.services.charon.render import connections, ike_proposal, ipsec_proposal, render_charon, served
 from neutrino.dataplane.nft.api import Table
-from neutrino.dataplane.protocols.vici.protocol import Packet, Type, ViciError, decode, encode
+from neutrino.dataplane.protocols.vici.protocol import Type, ViciError, ViciPacket, decode, encode
 from neutrino.features.vpn.resources import AUTH_ALGORITHMS, ENCRYPTION_ALGORITHMS, PFS_GROUPS
 from neutrino.model.routing import Router
 from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection, VpnService
@@ -264,7 +264,11 @@ def test_statuses_follow_from_tunnels() -> None:
 
 def test_packets_are_read_as_they_were_written() -> None:
     message = {"a": "ü", "several": ["x", ""], "section": {"inner": {"b": "c"}, "none": []}, "empty": {}}
-    for sent in (Packet(Type.REQUEST, "load-conn", message), Packet(Type.RESPONSE, "", message), Packet(Type.CONFIRM)):
+    for sent in (
+        ViciPacket(Type.REQUEST, "load-conn", message),
+        ViciPacket(Type.RESPONSE, "", message),
+        ViciPacket(Type.CONFIRM),
+    ):
         raw = encode(sent)
         assert int.from_bytes(raw[:4]) == len(raw) - 4
         assert decode(raw[4:]) == sent
@@ -272,7 +276,7 @@ def test_packets_are_read_as_they_were_written() -> None:
 
 def test_a_packet_of_the_documentation() -> None:
     raw = bytes.fromhex("01 01 01 61 03 01 62 0003 787978 02".replace(" ", ""))
-    assert decode(raw) == Packet(Type.RESPONSE, "", {"a": {"b": "xyx"}})
+    assert decode(raw) == ViciPacket(Type.RESPONSE, "", {"a": {"b": "xyx"}})
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x09", b"\x00", b"\x00\x05ab", b"\x01\x03\x01a\x00\x09x", b"\x01\x04\x01a\x01"])

@@ -13,7 +13,10 @@ def default_files(given: Sequence[str], path: str) -> list[str]:
 
 
 def become_owner(directory: str) -> None:
-    """As root, continue as the user of the server's directory: files that root creates in it would stop the server."""
+    """Continue, if this is root, as the user of the server's directory.
+
+    Files that root creates in it would stop the server.
+    """
     try:
         owner = os.stat(directory)
     except OSError:

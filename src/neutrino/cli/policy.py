@@ -34,7 +34,7 @@ def policy(args: argparse.Namespace) -> int:
 
 
 def faults_of(conf: Any) -> tuple[Fault, ...]:
-    """Of the policy files of a server, which is assembled for it: extension drivers have rules too. Nothing is opened."""
+    """Find faults of policy files: a server is assembled for it, as extension drivers have rules too. Nothing is opened."""
     from neutrino.server.main import assemble
 
     with quiet():

@@ -176,7 +176,7 @@ def _restart_feed(child: ChildProcess) -> None:
 
 
 def _set_log_level(conf: Configuration) -> None:
-    """Of this process; workers and the feed set up their logs by all options of oslo.log."""
+    """Set the log level of this process; workers and the feed set up their logs by all options of oslo.log."""
     logging.getLogger("neutrino").setLevel(logging.DEBUG if conf.debug else logging.NOTSET)
 
 

@@ -284,7 +284,7 @@ class FeedClient:
         return _TRAFFIC not in self._reports
 
     def error(self, kind: str, key: str, text: str) -> None:
-        self._report(("error", kind, key), m.Problem(kind=kind, id=key, text=shortened(text)))
+        self._report(("error", kind, key), m.ErrorMessage(kind=kind, id=key, text=shortened(text)))
 
     def on_query(self, handler: Callable[[m.Query], None]) -> None:
         """Call `handler` with each query of the server; it returns at once, and calls `answer` later."""
@@ -453,7 +453,7 @@ class FeedClient:
                 raise ConnectionError(f"the server refuses this host: {message.reason}")
             case m.NotUnderstood():
                 LOG.warning("invalid message from the server: %s", message)
-            case m.Problem():
+            case m.ErrorMessage():
                 LOG.warning("error from the server: %s", message.text)
             case m.Ack():
                 self._reports.acknowledge(message.serial)

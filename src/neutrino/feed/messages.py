@@ -120,7 +120,7 @@ class Traffic(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="tr
     granular: bool = False
 
 
-class Problem(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
+class ErrorMessage(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
     """An object could not be applied, or a message was invalid (then without an object)."""
 
     text: str
@@ -214,8 +214,8 @@ class Query(Message, frozen=True, kw_only=True, omit_defaults=True, tag="query")
     seconds: float = 5.0
 
 
-HostMessage = Hello | Have | Report | PortUp | PortDown | PortReady | Status | Traffic | Problem | Answer
-ServerMessage = Welcome | Refused | Put | Gone | Members | Entries | Synced | Ack | Problem | Query
+HostMessage = Hello | Have | Report | PortUp | PortDown | PortReady | Status | Traffic | ErrorMessage | Answer
+ServerMessage = Welcome | Refused | Put | Gone | Members | Entries | Synced | Ack | ErrorMessage | Query
 
 
 class NotUnderstood(ValueError):

@@ -223,7 +223,7 @@ class State:
             self._on_problem(kind, name, reason)
 
     def problems_of(self, *kinds: str) -> dict[str, str]:
-        """For an agent's `problems`."""
+        """Return the problems of these kinds, for an agent's `problems`."""
         return {f"{kind} {key}": text for (kind, key), text in self.problems.items() if kind in kinds}
 
     # --- changes --------------------------------------------------------------------------------------------------
@@ -257,13 +257,13 @@ class State:
     # --- digests and cache ----------------------------------------------------------------------------------------
 
     def have(self) -> dict[str, dict[str, str]]:
-        """For `hello`: the digest of every object, and one per network for forwarding entries."""
+        """Return for `hello` the digest of every object, and one per network for forwarding entries."""
         digests = {kind: {key: self._digests[kind].get(key, "") for key in keys} for kind, keys in self.objects.items()}
         digests[ENTRIES] = {e.network_id: "" for e in self.objects[ENTRIES].values()} | self._entries
         return {kind: keys for kind, keys in digests.items() if keys}
 
     def sums(self) -> dict[str, str]:
-        """For `hello`: the sum of these digests per kind."""
+        """Return for `hello` the sum of these digests per kind."""
         return {kind: total(kind, digests) for kind, digests in self.have().items()}
 
     def dump(self) -> bytes:

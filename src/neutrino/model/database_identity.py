@@ -13,7 +13,7 @@ def new_identity() -> str:
 
 
 def renewed(identity: str) -> str:
-    """Of the same database after a restored backup."""
+    """Return the identity of the same database after a restored backup."""
     return f"{_cloud(identity)}-{uuid.uuid4().hex[-12:]}"
 
 

@@ -18,7 +18,7 @@ class BandwidthLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class PacketRateLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """In thousands of packets per second."""
+    """A limit in thousands of packets per second."""
 
     direction: Direction = "egress"
     max_kpps: Rate
@@ -31,7 +31,10 @@ class MinimumBandwidth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 class QosPolicy(Object, frozen=True, kw_only=True, omit_defaults=True):
-    """At most one rule of each type and direction. Minimum packet rates are for Placement alone: no host enforces them."""
+    """A policy with at most one rule of each type and direction.
+
+    Minimum packet rates are for Placement alone: no host enforces them.
+    """
 
     bandwidth_limits: tuple[BandwidthLimit, ...] = ()
     packet_rate_limits: tuple[PacketRateLimit, ...] = ()

@@ -30,7 +30,7 @@ class RouterAddress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def prefixed(self) -> str:
-        """With the prefix length, as on a device."""
+        """The address with its prefix length, as on a device."""
         return f"{self.ip_address}/{self.cidr.partition('/')[2]}"
 
 

@@ -51,7 +51,7 @@ class VpnConnection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def version(self) -> int:
-        """Of its outer packets."""
+        """The IP version of the outer packets."""
         return 6 if ":" in self.peer_address else 4
 
 

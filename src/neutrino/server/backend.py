@@ -17,7 +17,7 @@ from neutrino.server.events import nova
 from neutrino.server.feed.reports.reports import PortReports, Reports, TakeStatus
 from neutrino.server.feed.reports.trunk_status import TrunkStatus
 from neutrino.server.hosts.queries import OpenQueries
-from neutrino.server.hosts.registry import Registry, Report
+from neutrino.server.hosts.registry import AgentReport, Registry
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.services import Services, load
@@ -84,7 +84,7 @@ def host_reports(backend: Backend) -> Reports:
     for one in of_features:
         ports = one.ports(ports)
 
-    def reported(report: Report) -> None:
+    def reported(report: AgentReport) -> None:
         dhcp.reported(report)
         for one in backend.running:
             one.host_reported(report)

@@ -27,7 +27,7 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.feed.declarations import Feed, Sources, assemble
 from neutrino.server.feed.kinds import CORE, UNPACKAGED
 from neutrino.server.feed.reports.reports import PortReports, TakeStatus, TakeTraffic
-from neutrino.server.hosts.registry import Report
+from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.deprecated import by_rule
 from neutrino.server.policy.rule_set import Defaults
@@ -49,7 +49,9 @@ class Running:
     port_changed: Callable[[Object | None, Object | None], None] = lambda before, after: None
     subnet_changed: Callable[[str, Object | None, Object | None], None] = lambda network_id, before, after: None
     segment_changed: Callable[[str], None] = lambda segment_id: None
-    host_reported: Callable[[Report], object] = lambda report: None  # feed process: an agent has reported its state
+    host_reported: Callable[[AgentReport], object] = lambda report: (
+        None
+    )  # feed process: an agent has reported its state
     close: Callable[[], object] = lambda: None
 
 

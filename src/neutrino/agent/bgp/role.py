@@ -83,7 +83,7 @@ class BgpRole:
         yield from self._loop.measures()
         yield from of_daemons(self._supervisor)
 
-    async def settle(self) -> None:
+    async def finish(self) -> None:
         await self._loop.queue.idle()
 
     async def find(self) -> Drift:

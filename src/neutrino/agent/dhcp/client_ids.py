@@ -46,14 +46,17 @@ def _problems(several: Iterable[list[str]]) -> Iterator[str]:
 
 
 def _client_id(port: DhcpPort) -> str:
-    """Of the first line, as user input must not add lines, and without commas: nor words, such as a tag or an address."""
+    """Return the client id.
+
+    Its first line, as user input must not add lines, and without commas: nor words, such as a tag or an address.
+    """
     text = next((option.value for option in port.options if option.name in CLIENT_ID), "")
     lines = text.splitlines()
     return lines[0].replace(",", "") if lines else ""
 
 
 def _compared(text: str) -> bytes:
-    """As dnsmasq compares ids: with a colon they are hexadecimal, and a zero before an id does not count."""
+    """Return an id as dnsmasq compares it: with a colon they are hexadecimal, and a zero before an id does not count."""
     parts = text.split(":")
     if len(parts) > 1 and all(map(_BYTE.fullmatch, parts)):
         found = bytes(int(part, 16) for part in parts)

@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import Final
 
 from neutrino.agent.dhcp.config import DhcpSettings
-from neutrino.agent.leftovers.recognise import Kind
+from neutrino.agent.leftovers.recognise import LeftoverKind
 from neutrino.feed.state import StateChange
 from neutrino.model.dhcp import OWNER, ROUTERS, DhcpNetwork, DhcpPort, device_id, is_metadata_network
 from neutrino.model.state import Object, Subnet
 
 NAMESPACE_PREFIX: Final = "qdhcp-"
-NAMESPACE_KIND: Final = Kind(NAMESPACE_PREFIX, ("tap", "ns-"))
+NAMESPACE_KIND: Final = LeftoverKind(NAMESPACE_PREFIX, ("tap", "ns-"))
 SLAAC, STATELESS, STATEFUL = "slaac", "dhcpv6-stateless", "dhcpv6-stateful"
 
 

@@ -22,7 +22,7 @@ from neutrino.agent.leftovers.host import Leftovers, ignored
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.agent.runtime.supervisor import Action, Service, plan_service
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, ConntrackFlush
-from neutrino.dataplane.netlink.api import Change, DeleteItem
+from neutrino.dataplane.netlink.api import DeleteItem, NetlinkChange
 from neutrino.dataplane.netlink.values import Address
 from neutrino.dataplane.ovsdb.api import MARK
 from neutrino.dataplane.process.api import Processes
@@ -125,7 +125,7 @@ class Reconciler:
         wanted = {plug.name for plug in desired.namespace.plugs} if desired is not None else set()
         return sorted(name for name, found in self._marked().items() if found == network_id and name not in wanted)
 
-    def _flush_conntrack(self, name: str, changes: Iterable[Change]) -> None:
+    def _flush_conntrack(self, name: str, changes: Iterable[NetlinkChange]) -> None:
         """Conntrack entries of removed addresses: the next owner of an address must not inherit its connections."""
         flushes = stale_conntrack(changes)
         if flushes and self.conntrack is not None:
@@ -178,7 +178,7 @@ def marked_network(external_ids: Mapping[str, str]) -> str:
     return network_id if kind == MARK_KIND else ""
 
 
-def stale_conntrack(changes: Iterable[Change]) -> list[ConntrackFlush]:
+def stale_conntrack(changes: Iterable[NetlinkChange]) -> list[ConntrackFlush]:
     """Entries of addresses that these changes remove, in both directions."""
     deleted = (change.item for change in changes if isinstance(change, DeleteItem))
     gone = [item.address.partition("/")[0] for item in deleted if isinstance(item, Address)]

@@ -219,7 +219,7 @@ PARTS: Final[tuple[Callable[[ServedNetwork, DhcpSettings], Contribution], ...]] 
 
 
 def render(network: ServedNetwork, settings: DhcpSettings, extensions: Iterable[DhcpExtension] = ()) -> DesiredDhcp:
-    """For a network that is served."""
+    """Render what dnsmasq needs for a network that is served."""
     contributions, problems = _contributions(network, settings, extensions)
     problems += [text for each in contributions for text in each.problems]
     lines = {

@@ -74,7 +74,7 @@ class Bridges:
         return (self.integration, *self.others, *self.physical)
 
     def read(self) -> Facts:
-        """Of the switch alone."""
+        """The guard of the switch alone."""
         try:
             snapshot = self.ovsdb().read()
             there = (each for each in self._names if each in snapshot.bridges)

@@ -29,7 +29,7 @@ class FilterPlan:
 
 
 class Filters:
-    """For one thread at a time."""
+    """The packet filters of ports, for one thread at a time."""
 
     def __init__(self, tc: Tc) -> None:
         self._tc = tc

@@ -114,7 +114,7 @@ def _bridged(ports: LoggedPorts, copied: LoggedPacket) -> Iterator[str]:
 
 
 def _name(index: int) -> str:
-    """Of a device; empty if it is gone."""
+    """Return the name of a device; empty if it is gone."""
     try:
         return socket.if_indextoname(index) if index else ""
     except OSError:

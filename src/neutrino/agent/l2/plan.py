@@ -51,7 +51,7 @@ class Rendered:
 
 
 class Renderer:
-    """For one thread at a time. Of contributions that conflict, the one of the first extension counts."""
+    """Renders flows, for one thread at a time. Of contributions that conflict, the one of the first extension counts."""
 
     def __init__(self, extensions: Iterable[L2Extension]) -> None:
         self._extensions = tuple(extensions)

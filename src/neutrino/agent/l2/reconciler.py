@@ -53,7 +53,7 @@ class Outcome:
 
 
 @dataclasses.dataclass(frozen=True)
-class View:
+class ReconcilerView:
     """The desired state as it would be applied now, for packet traces."""
 
     snapshot: Snapshot
@@ -155,13 +155,13 @@ class Reconciler:
             now.faults |= planned.problems
         return planned
 
-    def view(self, host_state: HostState, *, complete: bool) -> View:
+    def view(self, host_state: HostState, *, complete: bool) -> ReconcilerView:
         """What is desired now, and the owners of flows; nothing is changed."""
         snapshot = self.ovsdb().read()
         desired = self._resolve(host_state, snapshot, complete)
         rendered = self._renderer.render(desired)
         owners = {key: owner for bridge in rendered.flows for key, owner in self._renderer.owners(bridge).items()}
-        return View(snapshot, desired, rendered.flows, owners)
+        return ReconcilerView(snapshot, desired, rendered.flows, owners)
 
     # --- steps: rows of OVSDB ---------------------------------------------------------------------------------------
 
@@ -187,14 +187,14 @@ class Reconciler:
         self._configure(now, planned)
 
     def _apply_settled(self, now: Round, planned: ConfigurationPlan) -> None:
-        self._configure(now, planned, settle=SETTLE_SECONDS)
+        self._configure(now, planned, wait=SETTLE_SECONDS)
 
     def _plan_contributions(self, now: Round) -> ConfigurationPlan:
         return bridges.plan_contributions(now.rendered, now.snapshot, complete=now.complete)
 
     def _apply_contributions(self, now: Round, planned: ConfigurationPlan) -> None:
         # Filters need the queues, which the switch creates on the device.
-        self._configure(now, planned, settle=SETTLE_SECONDS if now.rendered.filters else 0.0)
+        self._configure(now, planned, wait=SETTLE_SECONDS if now.rendered.filters else 0.0)
         now.faults |= now.rendered.problems
 
     def _plan_fail_modes(self, now: Round) -> ConfigurationPlan:
@@ -204,7 +204,7 @@ class Reconciler:
         self._configure(now, planned, now.snapshot)
 
     def _configure(
-        self, now: Round, difference: ConfigurationPlan, before: Snapshot | None = None, *, settle: float = 0.0
+        self, now: Round, difference: ConfigurationPlan, before: Snapshot | None = None, *, wait: float = 0.0
     ) -> None:
         now.changed += len(difference.changes)
         if difference.changes:
@@ -212,7 +212,7 @@ class Reconciler:
             # A bridge whose fail mode or datapath type changes loses its flows, some time after the commit.
             existing = before.bridges if before is not None else {}
             reset = [each.name for each in difference.changes if isinstance(each, SetBridge) and each.name in existing]
-            self.ovsdb().apply(difference.changes, settle=SETTLE_SECONDS if reset else settle)
+            self.ovsdb().apply(difference.changes, wait=SETTLE_SECONDS if reset else wait)
             for name in reset:
                 LOG.info("bridge %s is set up: %s", name, difference.text())
                 self.forget(name)

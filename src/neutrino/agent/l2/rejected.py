@@ -76,7 +76,10 @@ def without(
 
 
 def describe(kind: Bridge, bridge: str, rejections: Rejections, owners: Mapping[int, str]) -> Iterator[tuple[str, str]]:
-    """For each owner its object, and the message: its first rejected flow with the table's name, and how many more."""
+    """Yield for each owner its object, and the message.
+
+    Its first rejected flow with the table's name, and how many more.
+    """
     names = {table.number: table.name for table in TABLES if table.bridge is kind}
     for cookie in sorted({flow.cookie for flow in rejections}):
         (flow, reason), *others = sorted(item for item in rejections.items() if item[0].cookie == cookie)

@@ -20,7 +20,7 @@ from neutrino.agent.l2.extension_api import cookie_of, port_owner
 from neutrino.agent.l2.migrations import Migrations
 from neutrino.agent.l2.packet_counts import PacketCounts
 from neutrino.agent.l2.packet_logger import PacketLogger
-from neutrino.agent.l2.reconciler import Outcome, Reconciler, View
+from neutrino.agent.l2.reconciler import Outcome, Reconciler, ReconcilerView
 from neutrino.agent.l2.statistics import statistics
 from neutrino.agent.runtime.context import Intervals, PortHolds
 from neutrino.agent.runtime.measures import Measure, of_loop
@@ -137,7 +137,7 @@ class L2Role:
         snapshot = self._ovsdb.read() if self._ovsdb is not None else Snapshot()
         return {"datapath_types": list(snapshot.datapath_types), "iface_types": list(snapshot.interface_types)}
 
-    async def settle(self) -> None:
+    async def finish(self) -> None:
         async with self._busy:
             pass
 
@@ -147,7 +147,7 @@ class L2Role:
         except OpenFlowError as error:
             return Drift(self.name, problems={self.bridge: str(error)})
 
-    async def view(self) -> View:
+    async def view(self) -> ReconcilerView:
         """The desired state and the owners of flows, between two reconciliations."""
         complete = self._synced or self.feed.is_synced
         async with self._busy:
@@ -247,7 +247,7 @@ class L2Role:
                 self._queue.put(RECONCILE)
 
     def _with_held(self, sent: HostState) -> HostState:
-        """With the deleted ports that a role holds, as they were: their unwiring is deferred until it releases them."""
+        """Add the deleted ports that a role holds, as they were: their unwiring is deferred until it releases them."""
         for port_id in self.port_holds.held & sent.ports.keys():
             port = sent.ports[port_id]
             if port.network_id in sent.networks:
@@ -341,7 +341,9 @@ class L2Role:
     # --- the switch --------------------------------------------------------------------------------------------------
 
     async def _flush_megaflows(self) -> None:
-        """At once after a change, then rate-limited: every packet after a flush is looked up in the flows again.
+        """Flush megaflows at once after a change, then rate-limited.
+
+        Every packet after a flush is looked up in the flows again.
 
         Once more when nothing changes any longer: a packet that was looked up during a change is cached after its flush.
         """

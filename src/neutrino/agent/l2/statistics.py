@@ -23,7 +23,7 @@ class PortStatistics:
 
 
 def statistics(before: Mapping[str, int], after: Mapping[str, int], ports: Collection[str]) -> PortStatistics:
-    """Of these ports alone; `before` and `after` have the revisions of all wired ports."""
+    """Return the statistics of these ports alone; `before` and `after` have the revisions of all wired ports."""
     old, new = before.keys() & ports, after.keys() & ports
     updated = sum(before[key] != after[key] for key in old & new)
     return PortStatistics(len(new), len(new - old), updated, len(old - new))

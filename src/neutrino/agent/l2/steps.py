@@ -39,7 +39,7 @@ class Round:
 
     @property
     def rendered(self) -> Rendered:
-        """Of what is desired when it is first used."""
+        """The rendering of what is desired when it is first used."""
         if self._rendered is None:
             self._rendered = self.renderer.render(self.desired)
         return self._rendered

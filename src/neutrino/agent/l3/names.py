@@ -1,7 +1,7 @@
 """Names of a router's namespaces and devices, as in Neutron: a prefix and the first eleven characters of a port's
 id."""
 
-from neutrino.agent.leftovers.recognise import Kind
+from neutrino.agent.leftovers.recognise import LeftoverKind
 from neutrino.dataplane.nft.api import METERING
 from neutrino.model.routing import Router
 
@@ -9,9 +9,9 @@ ROUTER, SNAT, FIP = "qrouter-", "snat-", "fip-"
 INTERNAL, EXTERNAL, HA, SNAT_PORT, AGENT_GATEWAY = "qr-", "qg-", "ha-", "sg-", "fg-"
 TO_FIP, TO_ROUTER = "rfp-", "fpr-"
 PLUGGED = (INTERNAL, EXTERNAL, HA, SNAT_PORT, AGENT_GATEWAY)  # devices that are ports of the switch
-ROUTER_KIND = Kind(ROUTER, (INTERNAL, EXTERNAL, HA), (TO_FIP,))
-SNAT_KIND = Kind(SNAT, (SNAT_PORT, EXTERNAL, HA))
-FIP_KIND = Kind(FIP, (AGENT_GATEWAY,), (TO_ROUTER,))
+ROUTER_KIND = LeftoverKind(ROUTER, (INTERNAL, EXTERNAL, HA), (TO_FIP,))
+SNAT_KIND = LeftoverKind(SNAT, (SNAT_PORT, EXTERNAL, HA))
+FIP_KIND = LeftoverKind(FIP, (AGENT_GATEWAY,), (TO_ROUTER,))
 METERING_PATH = f"inet {METERING}"  # the table of metering counters
 _LABEL = "label_"
 _LENGTH = 14  # as in Neutron, one less than the kernel allows

@@ -117,7 +117,7 @@ class L3Role:
         for state in (ACTIVE, STANDBY):
             yield HA_ROUTERS, (state,), self.ha.count(state)
 
-    async def settle(self) -> None:
+    async def finish(self) -> None:
         await self._loop.queue.idle()
 
     async def find(self) -> Drift:

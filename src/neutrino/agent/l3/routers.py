@@ -225,7 +225,7 @@ class Routers:
         return self.services.netlink.read(name).addresses if self.services.exists(name) else frozenset()
 
     def _announce(self, name: str, addresses: Iterable[Address]) -> None:
-        """By gratuitous ARP and unsolicited neighbour advertisements."""
+        """Announce addresses by gratuitous ARP and unsolicited neighbour advertisements."""
         by_device = defaultdict(list)
         for each in addresses:
             by_device[each.device].append(each.address.partition("/")[0])

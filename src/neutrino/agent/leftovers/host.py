@@ -8,7 +8,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from neutrino.agent.leftovers.recognise import Kind, file_arguments, is_daemon, obstacle, stale_ports
+from neutrino.agent.leftovers.recognise import LeftoverKind, file_arguments, is_daemon, obstacle, stale_ports
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.iptables.api import IptablesError
 from neutrino.dataplane.netlink.api import NetlinkError
@@ -29,7 +29,7 @@ class Leftovers:
     neutron_rules: Callable[[str], bool] = lambda namespace: False  # removes them; whether a namespace had any
     _logged: dict[str, str] = dataclasses.field(default_factory=dict, init=False)  # namespaces that stay, and why
 
-    def find(self, kind: Kind, known: Collection[str]) -> frozenset[str]:
+    def find(self, kind: LeftoverKind, known: Collection[str]) -> frozenset[str]:
         """Routers or networks with a namespace of this kind that is a leftover. `known` are in records, or served."""
         if not self.enabled:
             return frozenset()
@@ -40,7 +40,7 @@ class Leftovers:
         interfaces = {name: row for name, (_, _, row) in self.services.ovsdb().read().interfaces().items()}
         return frozenset(id for name, id in sorted(found.items()) if not self._stays(kind, name, interfaces))
 
-    def _stays(self, kind: Kind, name: str, interfaces: Mapping[str, Interface]) -> bool:
+    def _stays(self, kind: LeftoverKind, name: str, interfaces: Mapping[str, Interface]) -> bool:
         try:
             devices = self.services.netlink.read(name).devices.values()
             reason = obstacle(kind, devices, interfaces, self.processes.inside(name), self.owner)
@@ -124,5 +124,5 @@ class _NoProcesses:
 
 
 def ignored(services: ServiceNamespaces) -> Leftovers:
-    """For a host where only what has a record is considered."""
+    """Return the leftovers of a host where only what has a record is considered."""
     return Leftovers(services, _NoProcesses(), owner="", enabled=False)

@@ -34,7 +34,7 @@ DAEMONS = frozenset({
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class LeftoverKind:
     """The namespaces of one prefix, and the prefixes of the devices in them."""
 
     prefix: str
@@ -48,7 +48,7 @@ class Kind:
 
 
 def obstacle(
-    kind: Kind,
+    kind: LeftoverKind,
     devices: Iterable[Device],
     interfaces: Mapping[str, Interface],
     processes: Iterable[ForeignProcess],

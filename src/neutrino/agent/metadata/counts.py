@@ -46,7 +46,7 @@ def answer(listening: socket.socket, counts: Mapping[str, int]) -> None:
 
 
 def read(control: str) -> dict[str, int]:
-    """By class of the status, such as 2xx; empty if no proxy runs."""
+    """Read the number of requests by class of their status, such as 2xx; empty if no proxy runs."""
     try:
         with socket.socket(socket.AF_UNIX) as connection, short_path(f"{control}{SUFFIX}") as short:
             connection.settimeout(SECONDS)

@@ -200,7 +200,10 @@ def plan_listeners(
 
 
 def _merged(desired: Listener, found: Listener) -> Listener:
-    """With the sources of both: before the first `synced` the proxy keeps what it has, and the cache only adds."""
+    """Merge two listeners, with the sources of both.
+
+    Before the first `synced` the proxy keeps what it has, and the cache only adds.
+    """
     before = found.sources
     sources = Sources(
         {**desired.sources.links, **before.links},

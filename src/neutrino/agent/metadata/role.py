@@ -98,7 +98,7 @@ class MetadataRole:
         for status, number in counts.read(self.options.socket).items():
             yield METADATA_REQUESTS, (status,), number
 
-    async def settle(self) -> None:
+    async def finish(self) -> None:
         return None  # what was sent is applied by the proxy
 
     async def find(self) -> Drift:

@@ -118,7 +118,7 @@ async def run(
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(quitting):
                 for role in roles:  # a router that is half applied would be repaired only by the next agent
-                    await role.settle()
+                    await role.finish()
     finally:
         for task in (stopping, *tasks):
             task.cancel()

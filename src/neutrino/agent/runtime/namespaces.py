@@ -13,7 +13,15 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Set
 from types import MappingProxyType
 
-from neutrino.dataplane.netlink.api import Change, DeleteDevice, DeleteItem, SetDevice, SetItem, SetSysctl, SetVeth
+from neutrino.dataplane.netlink.api import (
+    DeleteDevice,
+    DeleteItem,
+    NetlinkChange,
+    SetDevice,
+    SetItem,
+    SetSysctl,
+    SetVeth,
+)
 from neutrino.dataplane.netlink.values import (
     HOST,
     OURS,
@@ -41,7 +49,10 @@ _DELETABLE = ("veth", "bridge")  # other kinds are internal ports, which only th
 
 @dataclasses.dataclass(frozen=True)
 class DesiredDevice:
-    """With a peer: one end of a veth pair that we create. Without: another part plugs it. Empty values stay as they are."""
+    """A device.
+
+    With a peer, one end of a veth pair that we create; without, another part plugs it. Empty values stay as they are.
+    """
 
     name: str
     peer: str = ""
@@ -93,7 +104,7 @@ class DesiredNamespace:
 @dataclasses.dataclass(frozen=True)
 class NamespacePlan:
     namespace: str
-    changes: tuple[Change, ...] = ()
+    changes: tuple[NetlinkChange, ...] = ()
     missing: tuple[str, ...] = ()
     """Devices that another part has to plug; their addresses and routes are planned when they exist."""
     stale: tuple[str, ...] = ()
@@ -160,12 +171,12 @@ def plan_outer_ends(desired: DesiredNamespace, actual: NamespaceState) -> list[S
     ]
 
 
-def _additions(changes: Iterable[Change], actual: NamespaceState) -> tuple[Change, ...]:
+def _additions(changes: Iterable[NetlinkChange], actual: NamespaceState) -> tuple[NetlinkChange, ...]:
     """The changes that delete and replace nothing."""
     routes = {route.key for route in actual.routes}
     neighbours = {(each.device, each.address) for each in actual.neighbours}
 
-    def adds(change: Change) -> bool:
+    def adds(change: NetlinkChange) -> bool:
         match change:
             case DeleteItem() | DeleteDevice():
                 return False
@@ -215,7 +226,7 @@ def _plan_attributes(wanted: DesiredDevice, found: Device) -> SetDevice | None:
 def _plan_sysctls(
     desired: DesiredNamespace, actual: NamespaceState, present: Set[str], usable: Set[str]
 ) -> tuple[list[SetSysctl], list[SetSysctl]]:
-    """Of the namespace, and of devices that exist by then. One that this kernel lacks is skipped."""
+    """Plan sysctls of the namespace and of devices that exist by then; one that this kernel lacks is skipped."""
     of_namespace: list[SetSysctl] = []
     of_devices: list[SetSysctl] = []
     names = {each.name for each in desired.devices}
@@ -253,7 +264,7 @@ def _without_ipv6(desired: DesiredNamespace) -> DesiredNamespace:
 
 def _plan_contents(
     desired: DesiredNamespace, actual: NamespaceState, present: Set[str], usable: Set[str]
-) -> list[Change]:
+) -> list[NetlinkChange]:
     """A routing table is filled before a rule leads to it, and emptied after the rule is gone."""
     ours = {each.name for each in desired.devices} & usable
     first, addresses, stale_addresses = _plan_addresses(desired, actual, ours, present)
@@ -340,7 +351,7 @@ def _matches(found: Route, wanted: Route) -> bool:
 
 
 def _superfluous(found: Iterable[Route], wanted: Route | None) -> Iterator[Route]:
-    """Of several routes with one key, all but the desired one; without it, all but the first, which is replaced."""
+    """Yield, of several routes with one key, all but the desired one; without it, all but the first, which is replaced."""
     if wanted is None:
         yield from found
         return

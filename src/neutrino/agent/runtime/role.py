@@ -66,7 +66,7 @@ class Role(Protocol):
         """Reconcile until cancelled. The dataplane is left as it is."""
         ...
 
-    async def settle(self) -> None:
+    async def finish(self) -> None:
         """Complete what is being applied, before the agent exits."""
         ...
 

@@ -24,8 +24,8 @@ from neutrino.agent.runtime.namespaces import (
     plan_outer_ends,
     sysctls_to_read,
 )
-from neutrino.dataplane.netlink.api import Change as NetlinkChange
 from neutrino.dataplane.netlink.api import DeleteDevice, MoveDevice, Netlink, NetlinkError, SetVeth
+from neutrino.dataplane.netlink.api import NetlinkChange as NetlinkChange
 from neutrino.dataplane.netlink.values import HOST, Device, NamespaceState
 from neutrino.dataplane.nft.api import RENDERED, ChainState, ElementChange, Nft, Table, TablePlan, TableState
 from neutrino.dataplane.ovsdb.api import (
@@ -207,7 +207,7 @@ class ServiceNamespaces:
         gone = dict.fromkeys((*stale, *recreated))
         removed = [DeletePort(interfaces[each][0], each) for each in gone if each in interfaces]
         if removed:
-            ovsdb.apply(removed, settle=SETTLE_SECONDS if recreated else 0.0)
+            ovsdb.apply(removed, wait=SETTLE_SECONDS if recreated else 0.0)
         # Outer ends whose inner ends are in no namespace of ours any more.
         found = (self.netlink.read_device(HOST, each) for each in stale)
         self.netlink.apply(

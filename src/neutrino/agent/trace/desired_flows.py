@@ -17,7 +17,7 @@ _CONJUNCTION = re.compile(r"conjunction\((\d+),(\d+)/(\d+)\)")
 
 
 class DesiredFlows:
-    """Of all bridges. Tables are indexed when they are first asked for."""
+    """The desired flows of all bridges. Tables are indexed when they are first asked for."""
 
     def __init__(self, flows: Mapping[str, Mapping[FlowKey, Flow]]) -> None:
         self._flows = flows

@@ -39,7 +39,7 @@ def describe(packet: Packet) -> str:
 
 
 def flow_text(packet: Packet, in_port: int, tags: Tags = (), tunnel: tuple[int, str, str] | None = None) -> str:
-    """As `ofproto/trace` takes it. `tunnel`: id, and outer source and destination."""
+    """Return a packet as `ofproto/trace` takes it. `tunnel`: id, and outer source and destination."""
     words = [f"in_port={in_port}", *_headers(packet)]
     if tags:
         words.append(f"dl_vlan={tags[0]}")

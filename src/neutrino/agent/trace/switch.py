@@ -13,7 +13,7 @@ import msgspec
 
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.pipeline import PLAIN
-from neutrino.agent.l2.reconciler import View
+from neutrino.agent.l2.reconciler import ReconcilerView
 from neutrino.agent.trace import group_rules
 from neutrino.agent.trace.desired_flows import DesiredFlows, is_ours
 from neutrino.agent.trace.netfilter.connections import TracedConnections
@@ -56,7 +56,7 @@ class Delivery:
 class SwitchState:
     """The switch of this host at one moment."""
 
-    view: View
+    view: ReconcilerView
     ports: tuple[SwitchPort, ...]
 
     @cached_property

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from neutrino.agent.l2.desired import TUNNEL_TYPES
-from neutrino.agent.l2.reconciler import View
+from neutrino.agent.l2.reconciler import ReconcilerView
 from neutrino.agent.runtime.role import Role
 from neutrino.agent.runtime.thread_lock import ThreadLock
 from neutrino.agent.trace.drift import ObjectDrift
@@ -41,7 +41,7 @@ class BadQuestion(ValueError):
 class Switching(Protocol):
     """The L2 role, as far as traces need it."""
 
-    async def view(self) -> View: ...
+    async def view(self) -> ReconcilerView: ...
 
 
 @dataclasses.dataclass(eq=False)
@@ -82,7 +82,7 @@ class HostTracer:
 
     # --- the way of the packet ----------------------------------------------------------------------------------------
 
-    def _follow(self, question: Question, view: View, trail: Trail) -> SwitchState:
+    def _follow(self, question: Question, view: ReconcilerView, trail: Trail) -> SwitchState:
         state = SwitchState(view, self.inspection.ports())
         places: list[Place] = []
         if (entry := self._enter(question, state, trail)) is not None:

@@ -83,7 +83,7 @@ def feed(subject: Subject) -> Iterator[Finding]:
             yield from expires_soon(f"the certificate of {address}", end, datetime.fromtimestamp(now, UTC))
 
 
-class Answer(NamedTuple):
+class AgentAnswer(NamedTuple):
     """The answer of a feed to a login."""
 
     status: int
@@ -100,7 +100,7 @@ class _Connection(http.client.HTTPConnection):
         self.sock = connected
 
 
-def _upgrade(address: Address, conf: cfg.ConfigOpts, credential: str) -> Answer:
+def _upgrade(address: Address, conf: cfg.ConfigOpts, credential: str) -> AgentAnswer:
     """Request the WebSocket as the agent does, and close it."""
     valid_until = ""
     with contextlib.ExitStack() as stack:
@@ -125,7 +125,7 @@ def _upgrade(address: Address, conf: cfg.ConfigOpts, credential: str) -> Answer:
         response = connection.getresponse()
         is_open = response.status == http.client.SWITCHING_PROTOCOLS  # its body is the feed, and has no end
         body = "" if is_open else response.read(500).decode(errors="replace").strip()
-        return Answer(response.status, one_line(body), response.headers.get("Date", ""), valid_until)
+        return AgentAnswer(response.status, one_line(body), response.headers.get("Date", ""), valid_until)
 
 
 def clock_finding(address: object, date: str, now: float) -> Iterator[Finding]:

@@ -59,7 +59,7 @@ class Connection:
 def parse_connection(
     first: Mapping[str, str], protocol: int, zone: str, mark: str, reply_destination: str = ""
 ) -> Connection:
-    """From the values of the first packet, under the names that conntrack and ovs-vswitchd print."""
+    """Make a connection of the values of the first packet, under the names that conntrack and ovs-vswitchd print."""
     source = ip_address(first["src"])
     return Connection(
         zone=int(zone),

@@ -33,7 +33,7 @@ class NetlinkError(Exception):
 Item = Address | Route | Rule | Neighbour | ProxyNeighbour
 
 
-class Change:
+class NetlinkChange:
     """Base class of changes."""
 
     def text(self) -> str:
@@ -49,7 +49,7 @@ class Change:
 
 
 @dataclasses.dataclass(frozen=True)
-class SetItem(Change):
+class SetItem(NetlinkChange):
     """Create an address, route, policy rule, permanent or proxy neighbour, or change it in place.
 
     A route replaces the one with the same key.
@@ -59,12 +59,12 @@ class SetItem(Change):
 
 
 @dataclasses.dataclass(frozen=True)
-class DeleteItem(Change):
+class DeleteItem(NetlinkChange):
     item: Item
 
 
 @dataclasses.dataclass(frozen=True)
-class SetVeth(Change):
+class SetVeth(NetlinkChange):
     """A veth pair, one end here and the other in `peer_namespace`; created unless the first end exists."""
 
     name: str
@@ -75,7 +75,7 @@ class SetVeth(Change):
 
 
 @dataclasses.dataclass(frozen=True)
-class SetDevice(Change):
+class SetDevice(NetlinkChange):
     """Attributes of an existing device. Those not given are left; an empty alias removes it."""
 
     name: str
@@ -87,22 +87,22 @@ class SetDevice(Change):
 
 
 @dataclasses.dataclass(frozen=True)
-class MoveDevice(Change):
-    """To another namespace, where the device arrives down and without addresses."""
+class MoveDevice(NetlinkChange):
+    """Moves a device to another namespace, where the device arrives down and without addresses."""
 
     name: str
     to: str
 
 
 @dataclasses.dataclass(frozen=True)
-class DeleteDevice(Change):
-    """With its addresses and routes; of a veth pair, both ends."""
+class DeleteDevice(NetlinkChange):
+    """Deletes a device with its addresses and routes; of a veth pair, both ends."""
 
     name: str
 
 
 @dataclasses.dataclass(frozen=True)
-class SetSysctl(Change):
+class SetSysctl(NetlinkChange):
     """`name` is the path under /proc/sys, such as net/ipv4/ip_forward: names of devices may hold dots."""
 
     name: str
@@ -133,7 +133,7 @@ class Netlink(Protocol):
         """One device alone: reading all of the host's takes long where it has many."""
         ...
 
-    def apply(self, namespace: str, changes: Iterable[Change]) -> None: ...
+    def apply(self, namespace: str, changes: Iterable[NetlinkChange]) -> None: ...
 
     def announce(self, namespace: str, device: str, addresses: Iterable[str], *, router: bool = False) -> None:
         """Announce addresses (without prefix length) to others on the link, once; an error if the device is not up.

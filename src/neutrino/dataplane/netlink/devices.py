@@ -8,7 +8,7 @@ import socket
 import struct
 from collections.abc import Iterator
 
-from neutrino.dataplane.netlink.api import Change, DeleteDevice, MoveDevice, NetlinkError, SetDevice, SetVeth
+from neutrino.dataplane.netlink.api import DeleteDevice, MoveDevice, NetlinkChange, NetlinkError, SetDevice, SetVeth
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.values import HOST, Device
 from neutrino.dataplane.protocols import linux
@@ -119,7 +119,7 @@ class Devices:
 
     # --- changing ---
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: NetlinkChange) -> None:
         # A device of the same name may be another one from now on: an address would be set on the wrong index.
         self._indices.clear()
         match change:

@@ -12,7 +12,7 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 
-from neutrino.dataplane.netlink.api import Change, DeleteItem, NetlinkError, SetItem, SetSysctl, check_sysctl
+from neutrino.dataplane.netlink.api import DeleteItem, NetlinkChange, NetlinkError, SetItem, SetSysctl, check_sysctl
 from neutrino.dataplane.netlink.devices import Devices
 from neutrino.dataplane.netlink.items import delete_item, list_items, set_item
 from neutrino.dataplane.netlink.namespaces import Namespaces
@@ -64,7 +64,7 @@ class RealNetlink:
         with _refusals(namespace, f"device {name} cannot be read"), self._open(namespace) as route:
             return Devices(route, namespace, self._namespaces).read_one(name)
 
-    def apply(self, namespace: str, changes: Iterable[Change]) -> None:
+    def apply(self, namespace: str, changes: Iterable[NetlinkChange]) -> None:
         given = tuple(changes)
         if not given:
             return

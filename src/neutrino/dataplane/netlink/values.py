@@ -80,7 +80,7 @@ class Route:
 
     @property
     def key(self) -> RouteKey:
-        """Of two routes with the same key the kernel keeps one."""
+        """The identity of a route: of two with the same key the kernel keeps one."""
         return self.table, self.destination, self.metric
 
     @property

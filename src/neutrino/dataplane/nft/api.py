@@ -121,7 +121,7 @@ class Table:
         return f"{self.family} {self.name}"
 
     def digest(self) -> str:
-        """Of everything but the elements, which are compared one by one."""
+        """Return the digest of everything but the elements, which are compared one by one."""
         declared = (*self.declarations, *map(_counter, self.counters))
         parts = (*declared, *(each.text(elements=False) for each in self.sets), *map(Chain.text, self.chains))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
@@ -224,5 +224,8 @@ class Nft(Protocol):
         ...
 
     def apply(self, namespace: str, plan: TablePlan) -> None:
-        """In one transaction. Deleting a missing table is no error; a new value for a key replaces the old one."""
+        """Apply a plan in one transaction.
+
+        Deleting a missing table is no error; a new value for a key replaces the old one.
+        """
         ...

@@ -56,7 +56,7 @@ class Meter:
     burst: int = 0  # packets or kilobits; 0: the switch's default
 
     def text(self) -> str:
-        """In the syntax of ovs-ofctl, without the id."""
+        """Return it in the syntax of ovs-ofctl, without the id."""
         burst, size = (",burst", f",burst_size={self.burst}") if self.burst else ("", "")
         return f"{self.unit}{burst},band=type=drop,rate={self.rate}{size}"
 
@@ -77,7 +77,7 @@ class Flow(NamedTuple):
         return self[:3]
 
     def text(self) -> str:
-        """In the syntax of ovs-ofctl."""
+        """Return it in the syntax of ovs-ofctl."""
         parts = [f"cookie={self.cookie:#x}", f"table={self.table}", f"priority={self.priority}"]
         if self.idle_timeout:
             parts.append(f"idle_timeout={self.idle_timeout}")

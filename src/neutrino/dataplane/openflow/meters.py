@@ -28,13 +28,13 @@ _CODES = (
 ADD, CHANGE, DELETE = 0, 1, 2
 
 
-class Change(NamedTuple):
+class MeterChange(NamedTuple):
     command: int  # ADD, CHANGE or DELETE
     number: int
     meter: api.Meter | None = None  # None: to delete it
 
 
-def send_changes(address: str, changes: list[Change], seconds: float) -> Mapping[int, str]:
+def send_changes(address: str, changes: list[MeterChange], seconds: float) -> Mapping[int, str]:
     """Apply changes in order; the reasons of those that the switch rejects, by the meter's id.
 
     `address` is the socket of a bridge. OpenFlowError if the switch cannot be reached or ends the connection.
@@ -49,7 +49,7 @@ def send_changes(address: str, changes: list[Change], seconds: float) -> Mapping
         raise api.OpenFlowError(f"meters at {address} cannot be changed: {error}") from error
 
 
-def _exchange(connection: socket.socket, changes: list[Change]) -> dict[int, str]:
+def _exchange(connection: socket.socket, changes: list[MeterChange]) -> dict[int, str]:
     end = len(changes) + 1  # the transaction after those of the changes, which are numbered from 1
     messages = [_message(_METER_MOD, place, _body(change)) for place, change in enumerate(changes, 1)]
     # Small enough for the socket's buffers: the switch answers errors while it is being sent to.
@@ -72,7 +72,7 @@ def _message(kind: int, transaction: int, body: bytes = b"") -> bytes:
     return _HEADER.pack(_VERSION, kind, _HEADER.size + len(body), transaction) + body
 
 
-def _body(change: Change) -> bytes:
+def _body(change: MeterChange) -> bytes:
     meter = change.meter
     if meter is None:
         return _METER.pack(change.command, 0, change.number)

@@ -107,9 +107,9 @@ class OvsOfctl:
     def apply_meters(
         self, bridge: str, *, add: Mapping[int, api.Meter], change: Mapping[int, api.Meter], delete: Iterable[int]
     ) -> None:
-        changes = [meters.Change(meters.DELETE, number) for number in delete]
-        changes += [meters.Change(meters.CHANGE, number, meter) for number, meter in change.items()]
-        changes += [meters.Change(meters.ADD, number, meter) for number, meter in add.items()]
+        changes = [meters.MeterChange(meters.DELETE, number) for number in delete]
+        changes += [meters.MeterChange(meters.CHANGE, number, meter) for number, meter in change.items()]
+        changes += [meters.MeterChange(meters.ADD, number, meter) for number, meter in add.items()]
         address = f"{self.run_directory or _RUN_DIRECTORY}/{bridge}.mgmt"
         # In parts, so that neither end waits for the other with full buffers.
         parts = (changes[start : start + _METERS] for start in range(0, len(changes), _METERS))

@@ -267,10 +267,10 @@ def compare(before: Snapshot, after: Snapshot) -> tuple[InterfaceEvent, ...]:
 class Ovsdb(Protocol):
     def read(self) -> Snapshot: ...
 
-    def apply(self, changes: Iterable[Change], *, settle: float = 0.0) -> None:
+    def apply(self, changes: Iterable[Change], *, wait: float = 0.0) -> None:
         """Commit all changes in one transaction. The ofport of a new port may come later, with an event.
 
-        `settle`: seconds to wait for the switch to apply them; a timeout is no error. Deleting a port and creating it again
+        `wait`: seconds to wait for the switch to apply them; a timeout is no error. Deleting a port and creating it again
         needs it: a switch that sees both at once keeps the old device.
         """
         ...

@@ -144,7 +144,7 @@ class RealOvsdb:
         self._listeners.clear()  # their event loop may end before the library's thread
         self._connection.stop(timeout=5)
 
-    def apply(self, changes: Iterable[api.Change], *, settle: float = 0.0) -> None:
+    def apply(self, changes: Iterable[api.Change], *, wait: float = 0.0) -> None:
         try:
             with self._commands.transaction(check_error=True, log_errors=False) as transaction:
                 for change in changes:
@@ -152,9 +152,9 @@ class RealOvsdb:
         except (exceptions.OvsdbAppException, RuntimeError, idlutils.RowNotFound) as error:
             raise api.OvsdbError(str(error)) from error
         # The switch copies next_cfg, which the transaction has incremented, to cur_cfg once it has applied the rows.
-        if settle:
+        if wait:
             with self._progress:
-                self._progress.wait_for(lambda: self._replica.carried_out() >= transaction.number, settle)
+                self._progress.wait_for(lambda: self._replica.carried_out() >= transaction.number, wait)
 
     # --- reading ---
 

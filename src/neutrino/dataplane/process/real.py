@@ -326,12 +326,12 @@ def _has_exited(pid: int) -> bool:
 
 
 def _started(stat: list[bytes]) -> int:
-    """In clock ticks since boot; 0 for no process."""
+    """The start time in clock ticks since boot; 0 for no process."""
     return int(stat[19]) if stat else 0
 
 
 def _read_stat(pid: int) -> list[bytes]:
-    """From the third field on: the second is the program's name in parentheses, which may hold any character.
+    """Read the fields from the third one on: the second is the program's name in parentheses, which may hold any character.
 
     Zombies have it too; empty if there is no such process.
     """

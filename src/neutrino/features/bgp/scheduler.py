@@ -21,7 +21,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists, update_row
 from neutrino.server.db.session import retried
-from neutrino.server.hosts.registry import Report
+from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.scheduling.loads import Loads
 from neutrino.server.scheduling.placements import PlacementTable, choose
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange
@@ -71,7 +71,7 @@ class BgpScheduler(AgentScheduler):
 
     # --- the life of agents ---------------------------------------------------------------------------------------
 
-    def reported(self, report: Report) -> int:
+    def reported(self, report: AgentReport) -> int:
         """After a report of an agent that is new, back or restarted: it gets a speaker that lacks an agent."""
         return self.auto_schedule(report.host) if report.agent_type == words.BGP and report.needs_everything else 0
 

@@ -46,7 +46,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.view import View
 from neutrino.server.feed.readers.router_hosts import agents_with_ports
 from neutrino.server.feed.reports.reports import one_word
-from neutrino.server.hosts.registry import Report
+from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.l3.flavors import Flavors
 from neutrino.server.ml2.cascade import Cascade
 from neutrino.server.policy.authorizer import Authorizer
@@ -89,7 +89,7 @@ def build_services(services: Services) -> L3Services:
 def start(services: Services) -> features.Running:
     l3 = build_services(services)
 
-    def host_reported(report: Report) -> None:
+    def host_reported(report: AgentReport) -> None:
         l3.scheduler.reported(report)
         l3.dvr.reported(report)
 

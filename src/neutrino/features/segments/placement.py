@@ -18,7 +18,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
 from neutrino.server.events.keystone import is_configured, session_from_conf
 from neutrino.server.features import Running
-from neutrino.server.hosts.registry import Report
+from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.ml2.ports.host_subnets import SWITCHES
 from neutrino.server.services import Services
 
@@ -32,15 +32,15 @@ class Unavailable(Exception):
     """Another attempt may succeed: no connection, no endpoint, a server error, or a conflict with another writer."""
 
 
-class Answer(NamedTuple):
+class PlacementResponse(NamedTuple):
     status: int
     body: Any
 
 
-Call = Callable[[str, str, Any], Answer]  # method, path, body
+Call = Callable[[str, str, Any], PlacementResponse]  # method, path, body
 
 
-def _accepted(answer: Answer, what: str, *further: int) -> Any:
+def _accepted(answer: PlacementResponse, what: str, *further: int) -> Any:
     if answer.status not in (200, 201, 202, 204, *further):
         raise Unavailable(f"{what}: HTTP {answer.status}")
     return answer.body
@@ -143,7 +143,7 @@ class SegmentReporter:
         for subnet_id in inventories.concerned_subnets(before, after):
             self.queue.put(Changed("subnet", subnet_id))
 
-    def host_reported(self, report: Report) -> None:
+    def host_reported(self, report: AgentReport) -> None:
         if report.agent_type in SWITCHES and report.needs_everything:
             self.queue.put(Changed("hosts"))
 
@@ -191,7 +191,7 @@ def _caller(conf: Configuration, group: str, service_type: str, version: str) ->
     interface, region = conf[group].endpoint_type, conf[group].region_name
     endpoint = {"service_type": service_type, "interface": interface, "region_name": region}
 
-    def call(method: str, path: str, body: Any) -> Answer:
+    def call(method: str, path: str, body: Any) -> PlacementResponse:
         try:
             answer = session.request(
                 path,
@@ -206,8 +206,8 @@ def _caller(conf: Configuration, group: str, service_type: str, version: str) ->
         except exceptions.ClientException as why:
             raise Unavailable(f"{service_type}: {why}") from why
         try:
-            return Answer(answer.status_code, answer.json() if answer.content else None)
+            return PlacementResponse(answer.status_code, answer.json() if answer.content else None)
         except ValueError:
-            return Answer(answer.status_code, None)
+            return PlacementResponse(answer.status_code, None)
 
     return call

@@ -351,7 +351,7 @@ def _final(error: errors.DatabaseUnreachable, threads: threading.local) -> error
 
 
 def _reason(error: Exception) -> str:
-    """Of a retry, for metrics."""
+    """The reason of a retry, for metrics."""
     if isinstance(error, Stale):
         return "stale"
     return "constraint" if isinstance(error, sa.exc.IntegrityError) else "deadlock"

@@ -40,7 +40,7 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-class Change(NamedTuple):
+class LoggedChange(NamedTuple):
     """A change of an object within one transaction."""
 
     created: bool
@@ -54,7 +54,7 @@ class Transaction:
         self.connection = connection
         self._batch = batch
         self._is_repeated = is_repeated
-        self._changes: dict[tuple[str, str], Change] = {}  # by kind and id of the object
+        self._changes: dict[tuple[str, str], LoggedChange] = {}  # by kind and id of the object
         self._is_for_feed = False  # hosts get some of the changed objects
         self._usage: dict[tuple[str, str], int] = {}
         self._limits: dict[tuple[str, str], int] = {}
@@ -107,7 +107,7 @@ class Transaction:
         if history is not None:
             self._is_for_feed |= history.feed
             for row in rows:
-                self._changes[history.kind, row["id"]] = Change(True, False, row.get("project_id"))
+                self._changes[history.kind, row["id"]] = LoggedChange(True, False, row.get("project_id"))
 
     def log(self, table: sa.Table, row: Mapping[str, Any], *, deleted: bool = False) -> None:
         """Log a change of a row, given with its id and, if known, its project, unless its table has no history.
@@ -132,9 +132,9 @@ class Transaction:
         self._is_for_feed |= feed
         before = self._changes.get((kind, object_id))
         if before is None:
-            self._changes[kind, object_id] = Change(created, deleted, project_id)
+            self._changes[kind, object_id] = LoggedChange(created, deleted, project_id)
         else:
-            self._changes[kind, object_id] = Change(before.created, deleted, project_id or before.project_id)
+            self._changes[kind, object_id] = LoggedChange(before.created, deleted, project_id or before.project_id)
 
     def changed(self, kind: str) -> list[str]:
         """The ids of the objects of a kind that this transaction has created, changed or deleted so far."""

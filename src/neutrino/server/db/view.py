@@ -56,14 +56,14 @@ class _Prepared:
         return Read(self.statement, {**parameters, **viewed_by(None)}, lambda rows: [self.decoded(row) for row in rows])
 
     def decoded(self, row: Sequence[Any]) -> Object:
-        """For the server's own decisions: with the values of JSON columns."""
+        """Return an object for the server's own decisions: with the values of JSON columns."""
         values: list[Any] = list(row)
         for i in self.json:
             values[i] = _decode(values[i])
         return dict(zip(self.names, values, strict=False))
 
     def object(self, row: Sequence[Any]) -> Object:
-        """For the API: JSON columns are sent as they are."""
+        """Return an object for the API: JSON columns are sent as they are."""
         values: list[Any] = list(row)
         for i in self.json:
             text = values[i]

@@ -6,7 +6,7 @@ network gets an agent only while it has too few. On SQLite that is exact; on the
 network at the same time may give it one agent more than configured, which the next sweep removes.
 
 A subnet may change while its network is being placed, and neither transaction sees the other. Therefore both reconcile
-the ports once more after their commit (`settle`): the later one sees everything.
+the ports once more after their commit (`reconcile_ports`): the later one sees everything.
 """
 
 import logging
@@ -35,7 +35,7 @@ from neutrino.server.dhcp.segments import (
     has_dhcp_segments,
     read_segment_hosts,
 )
-from neutrino.server.hosts.registry import Registry, Report, check_agent
+from neutrino.server.hosts.registry import AgentReport, Registry, check_agent
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import NO_EVENT, PendingWrite
 from neutrino.server.scheduling.placements import NETWORKS, Agents, kept_of_surplus, lacking
@@ -43,7 +43,7 @@ from neutrino.server.scheduling.scheduler import AgentScheduler, Move, Placement
 
 LOG = logging.getLogger(__name__)
 BATCH = 50  # networks placed in one transaction, each with its port
-SETTLE_ROUNDS = 5  # of `settle`: a network that keeps changing is settled by the requests that change it
+RECONCILE_ROUNDS = 5  # of `reconcile_ports`: a network that keeps changing is reconciled by the requests that change it
 _a, _b, _n, _s = t.agents.c, t.network_dhcp_agents.c, t.networks.c, t.subnets.c
 _HAS_DHCP = sa.exists().where(_s.network_id == _n.id, _s.enable_dhcp)
 
@@ -88,16 +88,18 @@ class DhcpScheduler(AgentScheduler):
             self.schedule(network_id)
         elif had and not has and after is not None:
             # The network may have been placed while the subnet changed, with a port for the subnet as it was.
-            self.settle(network_id)
+            self.reconcile_ports(network_id)
 
     def port_changed(self, before: Object | None, after: Object | None) -> None:
         if before is not None and after is None and before["device_owner"] == DHCP_OWNER:
-            self.settle(before["network_id"])  # a client deleted the port that an agent serves from: create it again
+            self.reconcile_ports(
+                before["network_id"]
+            )  # a client deleted the port that an agent serves from: create it again
 
     @retried
-    def settle(self, network_id: str) -> None:
+    def reconcile_ports(self, network_id: str) -> None:
         """Reconcile a network's DHCP ports with its agents and subnets."""
-        for _ in range(SETTLE_ROUNDS):
+        for _ in range(RECONCILE_ROUNDS):
             with self.db.read() as connection:
                 steps = self.ports.steps(connection, network_id)
             if not steps:
@@ -110,7 +112,7 @@ class DhcpScheduler(AgentScheduler):
     def schedule(self, network_id: str) -> list[str]:
         """Give a network with a DHCP subnet the agents that it lacks; gives the ids of the agents added."""
         if not self.options.automatic:
-            self.settle(network_id)  # agents that an operator has placed it on need its ports too
+            self.reconcile_ports(network_id)  # agents that an operator has placed it on need its ports too
             return []
         try:
             move = self.place(network_id, PlacementChange(fill=True))
@@ -150,7 +152,7 @@ class DhcpScheduler(AgentScheduler):
             if leaving:
                 tx.record("network", object_id)
         if steps and fill:  # a subnet may have changed meanwhile
-            self.settle(object_id)
+            self.reconcile_ports(object_id)
         return Move(object_id, tuple(leaving), tuple(joining))
 
     def _fill(
@@ -297,7 +299,7 @@ class DhcpScheduler(AgentScheduler):
 
     # --- the life of agents ---------------------------------------------------------------------------------------
 
-    def reported(self, report: Report) -> int:
+    def reported(self, report: AgentReport) -> int:
         """After a report of an agent that is new, back or restarted: it gets the networks that lack an agent.
 
         Also after that of a host's Open vSwitch agent: the host may now be able to bind ports that it could not before.
@@ -308,7 +310,7 @@ class DhcpScheduler(AgentScheduler):
         with self.db.read() as connection:
             incomplete = self.ports.networks_incomplete_on(connection, report.host)
         for network_id in incomplete:
-            self.settle(network_id)
+            self.reconcile_ports(network_id)
             self._leave_if_elsewhere(network_id, report.host)
         return taken
 
@@ -376,7 +378,7 @@ class DhcpScheduler(AgentScheduler):
                     self._join(tx, row.id, [agent_id], if_lacking=True)
             for row, steps in taken:
                 if steps:
-                    self.settle(row.id)
+                    self.reconcile_ports(row.id)
         return len(taken), rows[-1].id if len(rows) == BATCH else None
 
 

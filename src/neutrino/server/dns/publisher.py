@@ -2,7 +2,7 @@
 
     claim    all rows of a record set, with a lease; mark the wanted ones as published, before they are
     replace  the driver makes the record set equal to the wanted addresses
-    settle   published rows are done, removed rows are deleted; a failure is kept in the rows, and retried with back-off
+    mark     published rows are done, removed rows are deleted; a failure is kept in the rows, and retried with back-off
 
 Rows that change while a record set is published stay pending, so the next round publishes them. The lease keeps the workers
 of all servers from publishing one record set at the same time, with the older state last; if a worker dies, it ends.

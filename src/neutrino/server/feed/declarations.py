@@ -32,7 +32,10 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """On which hosts records are, where that depends on a feature: such as the hosts of a distributed router's ports."""
+    """A rule on which hosts records are, where that depends on a feature.
+
+    Such as the hosts of a distributed router's ports.
+    """
 
     of: str  # the source whose reader takes it
     # Returns a function of a record and of its object without a host: the record as it is on these hosts.

@@ -8,7 +8,7 @@ network of those on the segment of the host's ports; the agent picks the same on
 A host that serves a network receives it and all its ports. If it is a metadata network (169.254.0.0/16), the host also
 answers metadata requests from the other networks of its routers, so it receives their ports too.
 
-The rule depends on several records at once. `put` notes which networks a record may affect; `settle` recomputes those,
+The rule depends on several records at once. `put` notes which networks a record may affect; `recompute` recomputes those,
 once per batch of changes.
 """
 
@@ -88,12 +88,12 @@ class DhcpScope:
 
     # --- the rule -------------------------------------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def recompute(self) -> None:
         affected, self._affected = self._affected, set()
         for network_id in affected:
-            self._settle(network_id)
+            self._recompute_one(network_id)
 
-    def _settle(self, network_id: str) -> None:
+    def _recompute_one(self, network_id: str) -> None:
         record = self._networks.get(network_id)
         scheduled, copying = frozenset[str](), frozenset[str]()
         if record is not None and record.dhcp is not None:

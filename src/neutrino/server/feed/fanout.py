@@ -68,7 +68,7 @@ class Fanout:
                     take(key, before, record)
         # Once per batch: a network created with its ports would otherwise be recomputed for each of them.
         cause.request_id = common
-        self._dhcp.settle()
+        self._dhcp.recompute()
         cause.request_id = ""
 
     def watch(self, source: str, take: Callable[[str, Any, Any], None]) -> Mapping[str, Any]:

@@ -35,7 +35,7 @@ from neutrino.server.feed.change_log import BATCH, ChangeLog, Pace, Row
 from neutrino.server.feed.connections.admission import DATABASE_ERRORS, Admission, LimitedConnection
 from neutrino.server.feed.connections.credentials import KIND, Credentials
 from neutrino.server.feed.connections.listeners import addresses, owned_socket, server_tls
-from neutrino.server.feed.connections.session import Session
+from neutrino.server.feed.connections.session import HostSession
 from neutrino.server.feed.declarations import Sources
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.placed_routers import PlacedRouters
@@ -102,7 +102,7 @@ class FeedServer:
         self._unsettled = asyncio.Event()  # distributed routers may need ports or statuses of ports
         self._batches = ReportLanes(functools.partial(self._run, self._writing, reports.write), options.report_delay)
         self._turns = asyncio.Semaphore(MAX_COMPARED)
-        self._sessions: set[Session] = set()
+        self._sessions: set[HostSession] = set()
         self._by_host: Counter[str] = Counter()
         self._frames: dict[str, asyncio.Lock] = {}  # by host: held while a frame of it is decoded
         self._queries = OpenQueries(db)
@@ -151,7 +151,7 @@ class FeedServer:
         """Have metrics read the state of this feed. They do so in another thread."""
         metrics.POSITION.watch(lambda: float(self.fanout.position))
         metrics.CONNECTED_HOSTS.watch(lambda: float(len({session.host for session in tuple(self._sessions)})))
-        metrics.HOST_LAG.watch(lambda: _worst(self._sessions, Session.lag))
+        metrics.HOST_LAG.watch(lambda: _worst(self._sessions, HostSession.lag))
         metrics.HOST_PENDING.watch(lambda: _worst(self._sessions, lambda session: len(session.pending)))
 
     # --- following the change log ---------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ class FeedServer:
             await connection.close(1013, "too many connections of this host")  # try again later
             return
         catch_up = functools.partial(self._catch_up, self.fanout)
-        session = Session(
+        session = HostSession(
             connection,
             host,
             credential,
@@ -380,15 +380,15 @@ class FeedServer:
                 self._queries.answered(host, report.id)
         return refusals
 
-    async def _close(self, sessions: Iterable[Session], reason: str) -> None:
+    async def _close(self, sessions: Iterable[HostSession], reason: str) -> None:
         closing = tuple(sessions)  # a session that ends leaves the set
         for session in closing:
             LOG.warning("closing the connection of host %s: %s", session.host, reason)
         await asyncio.gather(*(session.close(reason) for session in closing), return_exceptions=True)
 
 
-def _worst(sessions: Iterable[Session], number: Callable[[Session], int]) -> dict[tuple[str, ...], float]:
-    """By host: it may have an old connection whose end the server has not noticed yet."""
+def _worst(sessions: Iterable[HostSession], number: Callable[[HostSession], int]) -> dict[tuple[str, ...], float]:
+    """Return the largest number of each host, which may have an old connection whose end the server has not noticed yet."""
     found: dict[tuple[str, ...], float] = {}
     for session in tuple(sessions):
         found[session.host,] = max(found.get((session.host,), 0.0), number(session))

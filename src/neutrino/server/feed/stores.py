@@ -237,7 +237,10 @@ class PeerHosts(SharedObjects):
         ]
 
     def total(self, host: str) -> str:
-        """Of its largest network the sum is kept: if all hosts reconnect, each has all others as peers."""
+        """Return the sum of a host.
+
+        That of its largest network is cached: if all hosts reconnect, each has all others as peers.
+        """
         hosts_of = self._subscriptions.hosts
         networks = sorted(self._subscriptions.keys(host, self.name), key=lambda key: len(hosts_of(self.name, key)))
         if not networks:
@@ -328,7 +331,7 @@ class ForwardingEntries(SharedObjects):
         return [key for key, item in there.items() if _is_for(item.object, pending.host)]
 
     def digest(self, host: str, network_id: str) -> str:
-        """Of the entries that the host should have; empty: it is not subscribed to the network."""
+        """Return the digest of the entries that the host should have; empty: it is not subscribed to the network."""
         if not self._subscriptions.has(host, self.name, network_id):
             return ""
         return digest(self._sums.get((network_id, ""), 0) - self._sums.get((network_id, host), 0))

@@ -54,7 +54,7 @@ def seconds(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class AgentReport:
     """The effect of a report: the agent, its status before, and whether it has started since."""
 
     agent_id: str
@@ -79,15 +79,15 @@ class Registry:
 
     # --- reports --------------------------------------------------------------------------------------------------
 
-    def report(self, state: AgentState) -> Report:
+    def report(self, state: AgentState) -> AgentReport:
         return self.report_all([state])[0]
 
-    def report_all(self, states: Sequence[AgentState]) -> list[Report]:
+    def report_all(self, states: Sequence[AgentState]) -> list[AgentReport]:
         """Store the reports of several agents, as of one host's roles, in one transaction."""
         return self._write({_key(s): s for s in states}.values())  # one per agent, the last: its row is written once
 
     @retried
-    def _write(self, states: Collection[AgentState]) -> list[Report]:
+    def _write(self, states: Collection[AgentState]) -> list[AgentReport]:
         now = self.clock()
         with self.db.read() as connection:
             rows = connection.execute(_KNOWN, {"hosts": sorted({s.host for s in states})}).mappings().all()
@@ -102,7 +102,7 @@ class Registry:
                 tx.change(statement, rows=len(beats))
         return reports
 
-    def _write_one(self, tx: Transaction, state: AgentState, before: Row | None, now: float) -> Report:
+    def _write_one(self, tx: Transaction, state: AgentState, before: Row | None, now: float) -> AgentReport:
         """Insert or update an agent; nothing for a heartbeat."""
         if before is None:
             return self._insert(tx, state, now)
@@ -111,7 +111,7 @@ class Registry:
         values = _changes(state, before)
         revived = not self.alive(before, now)
         if not (values or revived or state.start_flag):
-            return Report(before["id"], *_key(state), AgentStatus.ALIVE, is_heartbeat=True)
+            return AgentReport(before["id"], *_key(state), AgentStatus.ALIVE, is_heartbeat=True)
         values["heartbeat_timestamp"] = timestamp(now)
         if state.start_flag:
             values["started_at"] = timestamp(now)
@@ -125,9 +125,9 @@ class Registry:
         if revived:
             LOG.info("%s on %s is back; its last report was at %s", *_key(state), before["heartbeat_timestamp"])
         status = AgentStatus.REVIVED if revived else AgentStatus.ALIVE
-        return Report(before["id"], *_key(state), status, state.start_flag)
+        return AgentReport(before["id"], *_key(state), status, state.start_flag)
 
-    def _insert(self, tx: Transaction, state: AgentState, now: float) -> Report:
+    def _insert(self, tx: Transaction, state: AgentState, now: float) -> AgentReport:
         at = timestamp(now)
         row: Object = {
             "id": new_id(),
@@ -144,7 +144,7 @@ class Registry:
         tx.write(sa.insert(t.agents).values(row))
         tx.record("agent", row["id"], created=True)
         LOG.info("%s on %s is new", *_key(state))
-        return Report(row["id"], *_key(state), AgentStatus.NEW, state.start_flag)
+        return AgentReport(row["id"], *_key(state), AgentStatus.NEW, state.start_flag)
 
     # --- reads ----------------------------------------------------------------------------------------------------
 

@@ -92,7 +92,10 @@ def _ovs_can_wire(segment: Segment, configurations: Object) -> bool:
 
 
 def _ovs_can_wire_tagged(segment: Segment, configurations: Object) -> bool:
-    """For networks that carry VLAN tags: not with the iptables firewall, which does not look into tagged frames."""
+    """Whether a network that carries VLAN tags can be wired.
+
+    Not with the iptables firewall, which does not look into tagged frames.
+    """
     return not configurations.get("ovs_hybrid_plug", False) and _ovs_can_wire(segment, configurations)
 
 

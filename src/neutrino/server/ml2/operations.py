@@ -53,7 +53,7 @@ class Mechanisms:
         return bool(self._methods(f"{context.operation}_{context.kind}_postcommit"))
 
     def precommit(self, context: DriverContext, tx: Transaction) -> None:
-        """In the transaction: the first driver that raises stops it."""
+        """Call the drivers in the transaction: the first one that raises stops it."""
         for _, method in self._methods(f"{context.operation}_{context.kind}_precommit"):
             method(replace(context, tx=tx))
 
@@ -227,7 +227,10 @@ class Operations:
 
     @retried
     def _delete_entries(self, ids: list[str]) -> None:
-        """In a retry loop of its own: the change is committed, and a deadlock here must not make the caller repeat it."""
+        """Delete journal entries in a retry loop of its own.
+
+        The change is committed, and a deadlock here must not make the caller repeat it.
+        """
         with self.db.transaction() as tx:
             tx.write(sa.delete(t.journal).where(t.journal.c.id.in_(ids)))
 

@@ -197,7 +197,7 @@ _other = t.ports.alias().c
 
 
 def _by_host(values: tuple[Any, ...]) -> Condition:
-    """By host of any binding, also an inactive one: Nova looks for the ports of a migration's other host."""
+    """Match ports by the host of any binding: Nova looks for the ports of a migration's other host."""
     b, hosts = t.port_bindings.c, list(values)
     bound = sa.select(b.port_id).where(b.host.in_(hosts))
     return _p.id.in_(sa.select(_other.id).where(_other.host.in_(hosts)).union(bound))

@@ -188,6 +188,6 @@ def _next(host: str, leaving: Exit, places: Directory) -> End | tuple[str, Point
 
 
 def _astray(host: str, packet: Packet, segment: str) -> End:
-    """By a segment of a network that is not the trace's: a host that was taken over would have others asked about it."""
+    """End a trace on a foreign network's segment: a host that was taken over would have others asked about it."""
     note = f"it leaves by {segment}, which is no network of the trace"
     return End("lost", host, packet, cause=Cause.OTHER, note=note)

@@ -44,7 +44,7 @@ def for_caller(path: Path, answer: Path | None, sender: str, context: Context, s
 
 
 def without_others(path: Path, context: Context, snapshot: Snapshot) -> Path:
-    """For members, a path that another project's object drops or leaves open ends there, always in the same way."""
+    """End a path, for members, where another project's object drops the packet or leaves it open, always alike."""
     is_own = _is_own(context, snapshot)
     for number, step in enumerate(path.steps):
         if not context.is_admin and not is_own(step) and (step.result == DROP or _is_doubt(step, snapshot)):

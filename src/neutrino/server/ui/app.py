@@ -18,7 +18,7 @@ from oslo_config import cfg
 from neutrino.server.requests import CLIENT
 from neutrino.server.ui.attempts import Attempts
 from neutrino.server.ui.files import StaticFile, read_files
-from neutrino.server.ui.login import Credentials, Login, Refused, Session, Unavailable, keystone_login
+from neutrino.server.ui.login import Credentials, Login, LoginSession, Refused, Unavailable, keystone_login
 
 PREFIX: Final = "/ui"
 MAX_BODY = 16 * 1024  # bytes of a login; tokens may have some thousand characters
@@ -96,7 +96,7 @@ class Page:
             return _error(start, error)
         return _send(start, 200, [NO_STORE, ("Content-Type", "application/json")], body)
 
-    def _logged_in(self, environ: WSGIEnvironment) -> Session:
+    def _logged_in(self, environ: WSGIEnvironment) -> LoginSession:
         if self._login is None:
             raise Rejected(404, "HTTPNotFound", "This server has no authentication: there is nothing to log in to.")
         credentials = _credentials(environ)

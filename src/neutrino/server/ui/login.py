@@ -68,7 +68,7 @@ class Credentials(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
                 raise ValueError(f"{name} is missing")
 
 
-class Session(msgspec.Struct, kw_only=True):
+class LoginSession(msgspec.Struct, kw_only=True):
     """A login. Without a project, the token has no scope, and `projects` are those to choose from."""
 
     token: str
@@ -82,13 +82,13 @@ class Session(msgspec.Struct, kw_only=True):
     names: dict[str, str]  # of all projects by id, for administrators: the Networking API has ids only
 
 
-Login = Callable[[Credentials], Session]
+Login = Callable[[Credentials], LoginSession]
 
 
 def keystone_login(conf: cfg.ConfigOpts) -> Login:
     """Return a login with the Keystone of [keystone_authtoken], whose options keystonemiddleware registers."""
 
-    def login(credentials: Credentials) -> Session:
+    def login(credentials: Credentials) -> LoginSession:
         from keystoneauth1 import exceptions
 
         try:
@@ -115,12 +115,12 @@ def within(seconds: float, login: Login) -> Login:
     """
     late: threading.Thread | None = None  # of a login that has missed its deadline
 
-    def limited(credentials: Credentials) -> Session:
+    def limited(credentials: Credentials) -> LoginSession:
         nonlocal late
         if late is not None and late.is_alive():  # one at a time, or a slow Keystone would cost a thread for each login
             LOG.warning("Keystone has not yet answered an earlier login of the page")
             raise Unavailable
-        ended: SimpleQueue[Session | Exception] = SimpleQueue()
+        ended: SimpleQueue[LoginSession | Exception] = SimpleQueue()
 
         def work() -> None:
             try:
@@ -178,7 +178,7 @@ def _session(conf: cfg.ConfigOpts, ends: float) -> "KeystoneSession":
     )
 
 
-def _login(session: "KeystoneSession", url: str, given: Credentials) -> Session:
+def _login(session: "KeystoneSession", url: str, given: Credentials) -> LoginSession:
     from keystoneauth1.identity import v3
 
     scope = _scope(given)
@@ -205,7 +205,7 @@ def _login(session: "KeystoneSession", url: str, given: Credentials) -> Session:
         only = Credentials(method="token", token=token, project_id=projects[0]["id"])
         return _login(session, url, only)
     admin = any(role.lower() == "admin" for role in roles)
-    return Session(
+    return LoginSession(
         token=token,
         expires_at=access.expires.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if access.expires else "",
         user=access.username or "",

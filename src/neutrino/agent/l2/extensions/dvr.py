@@ -108,7 +108,7 @@ def _render(
 def _arriving(
     routing: Routing, networks: tuple[LocalNetwork, ...], uplinks: tuple[Uplink, ...], patch_tun: int
 ) -> Iterator[Flow]:
-    """On the integration bridge: packets that another host has routed get the MAC of the receiver's gateway back."""
+    """Yield flows of the integration bridge: packets that another host has routed get the receiver's gateway MAC back."""
     tunnelled, physical = pipeline.DVR_TO_SRC_MAC, pipeline.DVR_TO_SRC_MAC_PHYSICAL
     entries = [(uplink.integration_ofport, physical) for uplink in uplinks]
     entries += [(patch_tun, tunnelled)] if patch_tun else []

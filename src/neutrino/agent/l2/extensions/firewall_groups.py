@@ -109,7 +109,7 @@ def group_owner(group_id: str) -> str:
 
 
 def _tables(options: L2Options) -> tuple[tuple[Table, Table], tuple[Table, Table]]:
-    """Of packets from ports, and of packets to ports: the extension's own table, and the next one."""
+    """Return, for packets from ports and for packets to ports, the extension's own table and the next one."""
     egress, ingress = options.extension_table(FirewallGroups.name), options.ingress_table(FirewallGroups.name)
     return (egress, options.after_extension(egress)), (ingress, options.after_ingress(ingress))
 

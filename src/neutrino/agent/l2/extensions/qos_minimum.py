@@ -63,7 +63,7 @@ def minimum_kbps(policy: QosPolicy) -> int:
 
 
 def _shares(desired: Desired) -> dict[str, list[Share]]:
-    """By the bridge that a port's packets leave through."""
+    """Return the shares by the bridge that a port's packets leave through."""
     found: defaultdict[str, list[Share]] = defaultdict(list)
     policies = desired.host_state.qos_policies
     if not policies:

@@ -107,7 +107,7 @@ class HybridFirewall:
                 )
                 missing = secured - self._filtered
                 return Unfiltered(missing, "the server has not sent its security groups yet") if missing else None
-            self._settle(desired)
+            self._apply(desired)
         except (IptablesError, ConntrackError, NetlinkError, render.ConflictingPorts) as error:
             self.forget()  # what was applied before the failure is unknown
             # Ports that were filtered keep the filter they have.
@@ -129,7 +129,7 @@ class HybridFirewall:
             LOG.warning("the rules of hybrid ports cannot be read: %s", error)
             return 0
 
-    def _settle(self, desired: Desired) -> None:
+    def _apply(self, desired: Desired) -> None:
         difference = self.plan(desired)
         if not difference:
             return

@@ -208,7 +208,7 @@ def _to(port_id: str) -> str:
 
 
 def _from(port_id: str) -> str:
-    """From an instance, including packets to the host itself and those it would route."""
+    """Match packets from an instance, including packets to the host itself and those it would route."""
     return f"-m physdev --physdev-in {port_device('tap', port_id)}"
 
 

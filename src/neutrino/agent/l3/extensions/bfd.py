@@ -34,7 +34,7 @@ class BfdPackets(L3Extension):
 
 
 def _routes(found: list[tuple[WantedSession, NextHop]]) -> Iterator[Route]:
-    """To next hops outside of their subnet, which must be reached also while no default route has them."""
+    """Yield routes to next hops outside of their subnet, which must be reached also while no default route has them."""
     for session, hop in found:
         if hop.onlink:
             yield route(f"{session.peer}/{128 if ':' in session.peer else 32}", hop.device)

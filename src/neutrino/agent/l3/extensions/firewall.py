@@ -114,7 +114,7 @@ def _groups(namespace: RouterNamespace) -> dict[str, FirewallGroup]:
 
 
 def _table(namespace: RouterNamespace, groups: Groups) -> Table:
-    """In a table of the family `inet`: a change of floating IPs replaces neither rules nor counters of the firewall."""
+    """Render a table of the family `inet`: a change of floating IPs replaces neither rules nor counters of the firewall."""
     distinct = {each.id: each for each in groups.values()}.values()
     policies = [chain for group in distinct for chain in _policies(group)]
     into = {way: f"iifname vmap {_verdicts(groups, way)}" for way in ("egress", "ingress_reply")}
@@ -213,7 +213,7 @@ def _spoofed(namespace: RouterNamespace) -> Iterator[Chain]:
 
 
 def _collapsed(prefixes: Iterable[Network], version: int) -> list[str]:
-    """As nft takes them in a set: without overlaps."""
+    """Return prefixes as nft takes them in a set: without overlaps."""
     same = [each for each in prefixes if each.version == version]
     return [str(each) for each in collapse_addresses(same)]  # type: ignore[type-var]
 
@@ -241,7 +241,7 @@ def _quoted(devices: Iterable[str]) -> str:
 
 
 def _name(way: str, group: FirewallGroup) -> str:
-    """Of a chain or counter: with the group's id, by which operators find it; ids of another form get a checksum."""
+    """Name a chain or counter: with the group's id, by which operators find it; ids of another form get a checksum."""
     plain = group.id if re.fullmatch(r"[\w-]{1,64}", group.id, re.ASCII) else f"{zlib.crc32(group.id.encode()):08x}"
     return f"firewall_{way}_{plain}"
 
@@ -279,7 +279,7 @@ def _lines(rule: FirewallRule, counted: str) -> Iterator[str]:
 
 
 def _matches(rule: FirewallRule, *, reply: bool = False) -> Iterator[str]:
-    """At most one; none if no packet can match. Of a reply, source and destination are exchanged."""
+    """Yield at most one match; none if no packet can match. Of a reply, source and destination are exchanged."""
     family = "ip" if rule.ip_version == 4 else "ip6"
     prefixes = {"saddr": rule.source_ip_address, "daddr": rule.destination_ip_address}
     ports = {

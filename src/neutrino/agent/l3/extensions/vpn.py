@@ -45,7 +45,10 @@ class Vpn(L3Extension):
 
 
 def _to_snat(namespace: RouterNamespace, tunnels: Iterable[VpnConnection]) -> Iterator[Rule]:
-    """In `qrouter-…` of a distributed router: to peers by the namespace that ends tunnels, whatever the floating IPs."""
+    """Yield rules of `qrouter-…` of a distributed router.
+
+    To peers by the namespace that ends tunnels, whatever the floating IPs.
+    """
     if not namespace.whole.distributed or namespace.kind != "router":
         return
     peers: defaultdict[str, set[str]] = defaultdict(set)  # by local prefix

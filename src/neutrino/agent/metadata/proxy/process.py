@@ -52,7 +52,10 @@ def run(path: str, uid: int, gid: int, monitor: str, interval: float, log: str =
 
 
 def _open_monitor_file(path: str) -> int:
-    """As root still. Its directory is the operator's choice: a link in it must not give the proxy's user another file."""
+    """Open the monitor file, as root still.
+
+    Its directory is the operator's choice: a link in it must not give the proxy's user another file.
+    """
     with daemon_files.opened(path, os.O_WRONLY | os.O_CREAT, 0o644) as descriptor:
         return os.dup(descriptor)
 

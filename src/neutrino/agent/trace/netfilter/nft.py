@@ -99,7 +99,7 @@ class Rules:
                     self._sets[table, value["name"]] = value.get("elem", [])
 
     def base_chains(self, hook: str, version: int) -> list[Chain]:
-        """In the order in which packets pass them."""
+        """Return the base chains of a hook, in the order in which packets pass them."""
         found = [
             each
             for each in self._chains.values()

@@ -10,10 +10,10 @@ from typing import Any, Self
 from neutrino.dataplane.protocols.vici.protocol import (
     MAX_PACKET,
     Message,
-    Packet,
     Refused,
     Type,
     ViciError,
+    ViciPacket,
     decode,
     encode,
 )
@@ -30,7 +30,7 @@ class Vici:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, notify: Callable[[str], None]
     ) -> None:
         self._reader, self._writer, self._notify = reader, writer, notify
-        self._answers: asyncio.Queue[Packet] = asyncio.Queue()
+        self._answers: asyncio.Queue[ViciPacket] = asyncio.Queue()
         self._streamed: tuple[str, list[Message]] = ("", [])
         self._lock = asyncio.Lock()
         self._reading = asyncio.create_task(self._read(), name="read vici")
@@ -67,12 +67,12 @@ class Vici:
     async def register(self, *events: str) -> None:
         for event in events:
             async with self._lock:
-                await self._ask(Packet(Type.REGISTER, event))
+                await self._ask(ViciPacket(Type.REGISTER, event))
 
     async def command(self, name: str, message: Message | None = None) -> Mapping[str, Any]:
         """The answer; ViciError if charon refuses it."""
         async with self._lock:
-            answer = (await self._ask(Packet(Type.REQUEST, name, message or {}))).message
+            answer = (await self._ask(ViciPacket(Type.REQUEST, name, message or {}))).message
         if answer.get("success", "yes") != "yes":
             raise Refused(f"charon refuses {name}: {answer.get('errmsg', 'without a reason')}")
         return answer
@@ -80,17 +80,17 @@ class Vici:
     async def stream(self, name: str, event: str, message: Message | None = None) -> list[Message]:
         """The events that charon sends in answer to a command."""
         async with self._lock:
-            await self._ask(Packet(Type.REGISTER, event))
+            await self._ask(ViciPacket(Type.REGISTER, event))
             found: list[Message] = []
             self._streamed = (event, found)
             try:
-                await self._ask(Packet(Type.REQUEST, name, message or {}))
+                await self._ask(ViciPacket(Type.REQUEST, name, message or {}))
             finally:
                 self._streamed = ("", [])
-            await self._ask(Packet(Type.UNREGISTER, event))
+            await self._ask(ViciPacket(Type.UNREGISTER, event))
         return found
 
-    async def _ask(self, packet: Packet) -> Packet:
+    async def _ask(self, packet: ViciPacket) -> ViciPacket:
         if self.is_closed:
             raise ViciError("charon has closed the connection")
         self._writer.write(encode(packet))

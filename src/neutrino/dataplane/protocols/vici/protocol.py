@@ -45,13 +45,13 @@ class _Element(enum.IntEnum):
     LIST_END = 6
 
 
-class Packet(NamedTuple):
+class ViciPacket(NamedTuple):
     type: Type
     name: str = ""
     message: Message = MappingProxyType({})
 
 
-def encode(packet: Packet) -> bytes:
+def encode(packet: ViciPacket) -> bytes:
     """The packet with its length before it."""
     body = bytes([packet.type]) + (_name(packet.name) if packet.type in _NAMED else b"") + _message(packet.message)
     return struct.pack("!I", len(body)) + body
@@ -80,13 +80,13 @@ def _value(value: str | bytes) -> bytes:
     return struct.pack("!H", len(raw)) + raw
 
 
-def decode(body: bytes) -> Packet:
+def decode(body: bytes) -> ViciPacket:
     """A packet without its length; ViciError if it is none."""
     try:
         reader = _Reader(body[1:])
         kind = Type(body[0])
         name = reader.name() if kind in _NAMED else ""
-        return Packet(kind, name, reader.section(is_outer=True))
+        return ViciPacket(kind, name, reader.section(is_outer=True))
     except (ValueError, IndexError, struct.error) as error:
         raise ViciError(f"charon has sent an invalid packet: {error}") from None
 

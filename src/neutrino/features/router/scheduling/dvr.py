@@ -25,7 +25,7 @@ from neutrino.server import errors
 from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
-from neutrino.server.hosts.registry import Report
+from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.ports.collection import Ports
@@ -86,7 +86,7 @@ class DvrHosts:
             pass  # only the port
         return dict(step.context.current)
 
-    def reported(self, report: Report) -> None:
+    def reported(self, report: AgentReport) -> None:
         """A host with distributed routing gets its MAC address with its first report."""
         if not report.needs_everything or report.agent_type != words.OVS:
             return

@@ -37,7 +37,7 @@ from neutrino.server.db.objects import update_row
 from neutrino.server.db.reads import read, read_together
 from neutrino.server.db.session import retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.hosts.registry import Report, check_agent
+from neutrino.server.hosts.registry import AgentReport, check_agent
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite, Writes, pending_statement
 from neutrino.server.scheduling.placements import Candidate
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange
@@ -226,7 +226,7 @@ class L3Scheduler(AgentScheduler):
 
     # --- the life of agents ---------------------------------------------------------------------------------------
 
-    def reported(self, report: Report) -> int:
+    def reported(self, report: AgentReport) -> int:
         """After a report of an L3 agent that is new, back or restarted: it gets the routers that lack an agent.
 
         After that of an Open vSwitch agent: ports that its host could not bind before are bound now.

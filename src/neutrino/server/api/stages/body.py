@@ -51,7 +51,7 @@ def items_to_create(resource: Resource, body: Any, context: Context) -> tuple[li
 
 
 def _unwrapped(resource: Resource, one: Any) -> Any:
-    """In a bulk create an object may have the envelope of a single create."""
+    """Remove the envelope of an object: in a bulk create it may have the envelope of a single create."""
     return one[resource.name] if isinstance(one, dict) and one.keys() == {resource.name} else one
 
 

@@ -34,7 +34,7 @@ CatchUp = Callable[[int], Awaitable[bool]]
 WriteReports = Callable[[str, Sequence[m.HostReport]], Awaitable[list[str]]]
 
 
-class Session:
+class HostSession:
     def __init__(
         self,
         connection: ServerConnection,
@@ -255,7 +255,7 @@ class Session:
         asked = {query.id for query in self._open_queries(self.host)} if _has_answer(messages) else set[str]()
         for message in messages:
             if isinstance(message, m.NotUnderstood):
-                answers.append(m.Problem(text=str(message)))
+                answers.append(m.ErrorMessage(text=str(message)))
                 continue
             if isinstance(message, m.Hello | m.Have):
                 continue
@@ -269,7 +269,7 @@ class Session:
             kept, left_out = without_oversized(message)
             if left_out:
                 refused.append(left_out)
-                answers.append(m.Problem(text=left_out))
+                answers.append(m.ErrorMessage(text=left_out))
             if reason := refusal(kept, self.host, self.credential.roles, self._statuses):
                 REPORTS.inc(str(message.__struct_config__.tag), "refused")
                 refused.append(reason)
@@ -321,7 +321,7 @@ async def _never() -> bool:
 
 def _answer(serial: int, reason: str) -> list[m.Message]:
     """A refused report is acknowledged too: it would be refused again each time the host repeats it."""
-    return [m.Problem(text=reason), m.Ack(serial=serial)] if reason else [m.Ack(serial=serial)]
+    return [m.ErrorMessage(text=reason), m.Ack(serial=serial)] if reason else [m.Ack(serial=serial)]
 
 
 def _has_answer(messages: Sequence[Any]) -> bool:

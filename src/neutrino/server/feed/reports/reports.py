@@ -12,12 +12,21 @@ from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from typing import Any, Protocol
 
-from neutrino.feed.messages import Answer, HostReport, PortDown, PortReady, PortUp, Problem, Report, Status, Traffic
+from neutrino.feed.messages import (
+    Answer,
+    ErrorMessage,
+    HostReport,
+    PortDown,
+    PortReady,
+    PortUp,
+    Report,
+    Status,
+    Traffic,
+)
 from neutrino.model.agents import AgentState
 from neutrino.server.feed.reports.batches import HostReports
 from neutrino.server.feed.reports.rules import one_line
-from neutrino.server.hosts.registry import Registry
-from neutrino.server.hosts.registry import Report as AgentReport
+from neutrino.server.hosts.registry import AgentReport, Registry
 from neutrino.server.ml2.ports.provisioning import L2, Done
 
 LOG = logging.getLogger(__name__)
@@ -106,7 +115,7 @@ class Reports:
                 self.traffic(host, message)
             case Answer():
                 self.answered(host, message)
-            case Problem():
+            case ErrorMessage():
                 subject = " ".join((message.kind, message.id)).strip() or "no object named"
                 LOG.warning("host %s reports an error (%s): %s", host, one_line(subject), one_line(message.text))
 

@@ -13,7 +13,17 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from neutrino.feed.messages import Answer, HostMessage, PortDown, PortReady, PortUp, Problem, Report, Status, Traffic
+from neutrino.feed.messages import (
+    Answer,
+    ErrorMessage,
+    HostMessage,
+    PortDown,
+    PortReady,
+    PortUp,
+    Report,
+    Status,
+    Traffic,
+)
 from neutrino.model import roles as role
 from neutrino.model.addresses import tunnel_address_fault
 from neutrino.model.agents import AgentState
@@ -97,7 +107,7 @@ def without_oversized(message: HostMessage) -> tuple[HostMessage, str]:
                 return msgspec.structs.replace(message, states=states), f"too large to be stored: {named}"
         case PortDown() | Status() if len(message.reason) > MAX_TEXT:
             return msgspec.structs.replace(message, reason=message.reason[:MAX_TEXT]), "reason: too long, shortened"
-        case Problem() if len(message.text) > MAX_TEXT:
+        case ErrorMessage() if len(message.text) > MAX_TEXT:
             return msgspec.structs.replace(message, text=message.text[:MAX_TEXT]), "text: too long, shortened"
     return message, ""
 
@@ -151,7 +161,7 @@ def _needed_roles_and_fault(message: HostMessage, statuses: Statuses) -> tuple[f
             return frozenset({role.L3}), _traffic(message)
         case Answer():
             return frozenset(), _id(message.id) or _answer(message)
-        case Problem():
+        case ErrorMessage():
             return frozenset(), _text(message.text) or _name(message.kind) or _name(message.id)
     return frozenset(), ""
 

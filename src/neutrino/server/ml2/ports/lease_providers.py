@@ -136,7 +136,7 @@ def without_live_provider(connection: Connection, ports: Sequence[WaitingPort], 
 
 
 def _servers_on_segments(connection: Connection, port_ids: Sequence[str]) -> dict[str, set[str]]:
-    """For each port with addresses on a routed network, the hosts that have DHCP ports on its subnets."""
+    """Return, for each port with addresses on a routed network, the hosts that have DHCP ports on its subnets."""
     out: dict[str, set[str]] = {}
     for start in range(0, len(port_ids), BATCH):
         some = {"ports": list(port_ids[start : start + BATCH])}

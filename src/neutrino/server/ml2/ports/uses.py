@@ -41,7 +41,7 @@ def _uses_of_port(columns: tuple[tuple[int, sa.Column[str]], ...]) -> Lookup[lis
 
 
 def users_of(connection: Connection, uses: Sequence[PortUse], port_ids: sa.Select[tuple[str]]) -> list[set[str]]:
-    """For each use those of these ports that it has rows of, in one query."""
+    """Return for each use the ports, of these, that it has rows of: in one query."""
     selects = [
         sa.select(sa.literal(number).label("number"), column.label("port_id")).where(column.in_(port_ids))
         for number, use in enumerate(uses)

@@ -48,7 +48,7 @@ class Subject:
 
     @property
     def title(self) -> str:
-        """As the beginning of a sentence."""
+        """The name as the beginning of a sentence."""
         text = str(self)
         return text[:1].upper() + text[1:]
 

@@ -26,7 +26,7 @@ class WantedSession(msgspec.Struct, frozen=True, order=True):
 
 
 class WantedSessions(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one router."""
+    """The wanted sessions of one router."""
 
     namespace: str
     interval: int  # microseconds

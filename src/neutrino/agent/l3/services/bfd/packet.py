@@ -31,7 +31,7 @@ class Invalid(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Packet:
+class ControlPacket:
     """Intervals are in microseconds."""
 
     state: State
@@ -47,7 +47,7 @@ class Packet:
     min_echo_rx: int = 0  # 0: echo packets are not looped back
 
 
-def encode(packet: Packet) -> bytes:
+def encode(packet: ControlPacket) -> bytes:
     flags = _POLL * packet.poll | _FINAL * packet.final | _DEMAND * packet.demand
     return _FORMAT.pack(
         VERSION << 5 | packet.diagnostic,
@@ -62,7 +62,7 @@ def encode(packet: Packet) -> bytes:
     )
 
 
-def decode(payload: bytes) -> Packet:
+def decode(payload: bytes) -> ControlPacket:
     """The packet in a datagram; Invalid by the checks of section 6.8.6 that need no session."""
     if len(payload) < LENGTH:
         raise Invalid(f"it has {len(payload)} bytes")
@@ -82,7 +82,7 @@ def decode(payload: bytes) -> Packet:
         raise Invalid(f"state {state.name} without our discriminator")
     if second & _AUTHENTICATED:
         raise Invalid("it is authenticated, which no session here is")
-    return Packet(
+    return ControlPacket(
         *(state, mine, yours, multiplier, min_tx, min_rx, first & 0x1F),
         poll=bool(second & _POLL),
         final=bool(second & _FINAL),

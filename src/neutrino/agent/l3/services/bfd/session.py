@@ -10,7 +10,7 @@ spoken BFD is not lost, and neither is one that has ended the session on purpose
 import dataclasses
 from collections.abc import Callable
 
-from neutrino.agent.l3.services.bfd.packet import Diagnostic, Packet, State
+from neutrino.agent.l3.services.bfd.packet import ControlPacket, Diagnostic, State
 
 SLOW = 1_000_000  # microseconds: the shortest interval of a session that is not Up
 ESTABLISH_SECONDS = 10.0  # for a session that was Up before the speaker was restarted to be Up again
@@ -24,7 +24,7 @@ class Timing:
 
 
 @dataclasses.dataclass
-class Session:
+class BfdSession:
     """`random` gives a number from 0 to 1, for the jitter of packets."""
 
     discriminator: int
@@ -71,7 +71,7 @@ class Session:
         self._expected_interval = max(self._expected_interval, timing.interval)
         self._next_send = now
 
-    def receive(self, packet: Packet, now: float) -> list[Packet]:
+    def receive(self, packet: ControlPacket, now: float) -> list[ControlPacket]:
         """The packets to send at once. Section 6.8.6, after the checks that need no session."""
         if packet.your_discriminator not in (0, self.discriminator):
             return []  # of a session that we no longer have: the peer finds out by its detection time
@@ -91,7 +91,7 @@ class Session:
             return [self._packet(final=True)]
         return [self._sent(now)] if _is_news(before, self._packet()) else []
 
-    def tick(self, now: float) -> list[Packet]:
+    def tick(self, now: float) -> list[ControlPacket]:
         """The packets that are due, after a silent peer is noticed."""
         before = self._packet()
         if self._expires is not None and now >= self._expires:
@@ -106,7 +106,7 @@ class Session:
             return []
         return [self._sent(now)] if now >= self._next_send or _is_news(before, self._packet()) else []
 
-    def end(self) -> list[Packet]:
+    def end(self) -> list[ControlPacket]:
         """The session is ended on purpose, which its peer is not to take for a failure."""
         self.state, self.diagnostic = State.ADMIN_DOWN, Diagnostic.ADMIN_DOWN
         return [self._packet()] if self.peer_discriminator else []
@@ -143,7 +143,7 @@ class Session:
         """A shorter interval is used at once, not after the longer one has passed."""
         self._next_send = min(self._next_send, now + self.send_seconds)
 
-    def _sent(self, now: float) -> Packet:
+    def _sent(self, now: float) -> ControlPacket:
         # From 75 % to 100 % of the interval; with a multiplier of 1 to 90 %, or a late packet would be one missed.
         spread = 0.15 if self.timing.multiplier == 1 else 0.25
         self._next_send = now + self.send_seconds * (0.75 + spread * self.random())
@@ -179,8 +179,8 @@ class Session:
         self.state, self.diagnostic, self._polling = State.DOWN, diagnostic, False
         self._use_timing()
 
-    def _packet(self, *, final: bool = False) -> Packet:
-        return Packet(
+    def _packet(self, *, final: bool = False) -> ControlPacket:
+        return ControlPacket(
             state=self.state,
             my_discriminator=self.discriminator,
             your_discriminator=self.peer_discriminator,
@@ -193,6 +193,6 @@ class Session:
         )
 
 
-def _is_news(before: Packet, after: Packet) -> bool:
+def _is_news(before: ControlPacket, after: ControlPacket) -> bool:
     """Whether the peer is notified at once: by what it acts on."""
     return (before.state, before.min_tx, before.min_rx) != (after.state, after.min_tx, after.min_rx)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from neutrino.agent.l3.services.bfd.files import WantedSession
-from neutrino.agent.l3.services.bfd.packet import Invalid, Packet, decode, encode
+from neutrino.agent.l3.services.bfd.packet import ControlPacket, Invalid, decode, encode
 from neutrino.dataplane.netlink.namespaces import Namespaces
 
 PORT = 3784
@@ -38,11 +38,11 @@ class LinkSockets:
     peer: str
     target: tuple[object, ...]
 
-    def send(self, packet: Packet) -> None:
+    def send(self, packet: ControlPacket) -> None:
         """OSError if it cannot be sent, as when the address or the device is gone."""
         self.sender.sendto(encode(packet), self.target)
 
-    def receive(self) -> Iterator[Packet]:
+    def receive(self) -> Iterator[ControlPacket]:
         """All packets that have arrived from the peer, without those that are invalid."""
         while True:
             try:

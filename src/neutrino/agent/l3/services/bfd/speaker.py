@@ -15,8 +15,8 @@ from pathlib import Path
 
 from neutrino.agent.l3.services.bfd import files
 from neutrino.agent.l3.services.bfd.files import SessionState, WantedSession, WantedSessions
-from neutrino.agent.l3.services.bfd.packet import Packet
-from neutrino.agent.l3.services.bfd.session import Session, Timing
+from neutrino.agent.l3.services.bfd.packet import ControlPacket
+from neutrino.agent.l3.services.bfd.session import BfdSession, Timing
 from neutrino.agent.l3.services.bfd.sockets import LinkSockets, has_address, inode, open_sockets
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
@@ -32,7 +32,7 @@ class Link:
 
     router_id: str
     wanted: WantedSession
-    session: Session
+    session: BfdSession
     sockets: LinkSockets | None = None
     failed: bool = False  # to send: the sockets are opened anew
     logged: bool = False  # that it failed; once, until a packet is sent again
@@ -44,7 +44,7 @@ class Link:
         state = session.state.name.lower()
         return SessionState(wanted.device, wanted.local, wanted.peer, state, session.was_up, session.is_lost)
 
-    def send(self, packets: Iterable[Packet]) -> None:
+    def send(self, packets: Iterable[ControlPacket]) -> None:
         for each in packets:
             if self.sockets is not None:
                 try:
@@ -180,12 +180,12 @@ class Speaker:
             self._note(link)
         self._changed.add(router.id)
 
-    def _session(self, timing: Timing) -> Session:
+    def _session(self, timing: Timing) -> BfdSession:
         used = {link.session.discriminator for each in self._routers.values() for link in each.links.values()}
         number = random.randint(1, 2**32 - 1)
         while number in used:
             number = random.randint(1, 2**32 - 1)
-        return Session(number, timing, random.random)
+        return BfdSession(number, timing, random.random)
 
     def _drop(self, router_id: str) -> None:
         for link in self._routers[router_id].links.values():

@@ -75,7 +75,10 @@ class Loaded(NamedTuple):
 
 
 def connections(router: Router, secret: bytes) -> dict[str, Loaded]:
-    """By name. `secret` keys the digests: names end in logs, and a digest must not help to guess a pre-shared key."""
+    """Return the connections by name.
+
+    `secret` keys the digests: names end in logs, and a digest must not help to guess a pre-shared key.
+    """
     return {_name(each, router, secret): _loaded(each, router, secret) for each in served(router)}
 
 
@@ -113,7 +116,7 @@ def _loaded(connection: VpnConnection, router: Router, secret: bytes) -> Loaded:
 
 
 def _children(connection: VpnConnection) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """With IKEv2 one for all subnets of both sides; with IKEv1 one for each pair."""
+    """Yield children: with IKEv2 one for all subnets of both sides; with IKEv1 one for each pair."""
     pairs = [(list(connection.local_cidrs), list(connection.peer_cidrs))]
     if connection.ike.version == 1:
         pairs = [([here], [there]) for here, there in product(connection.local_cidrs, connection.peer_cidrs)]

@@ -124,7 +124,7 @@ class Tunnels(RouterService):
         return [f"stop charon {router.id}"] if (self._base / router.id).exists() else []
 
     async def _find_connections(self, router: Router) -> list[str]:
-        """Of a charon that runs, by a connection of its own: the agent may be another process."""
+        """Find the connections of a charon that runs, by a connection of its own: the agent may be another process."""
         path = self._base / router.id / SECRET
         # Without the secret the names are unknown, and all of charon's are others than it will be given.
         text = daemon_files.read(path)
