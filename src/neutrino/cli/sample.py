@@ -134,7 +134,10 @@ def _facts(option: Any) -> Iterator[str]:
             yield f"{word} {bound}"
     if option.multi:
         yield "repeatable"
-    former = [f"[{each.group or 'DEFAULT'}] {each.name or option.dest}" for each in option.deprecated_opts]
+    former = [
+        f"[{deprecated_opt.group or 'DEFAULT'}] {deprecated_opt.name or option.dest}"
+        for deprecated_opt in option.deprecated_opts
+    ]
     if former:
         yield "formerly " + ", ".join(former)
 

@@ -34,7 +34,7 @@ def client_ids(ports: Iterable[DhcpPort]) -> ClientIds:
     owners: defaultdict[bytes, list[str]] = defaultdict(list)
     for port_id, text in given.items():
         owners[_compared(text)].append(port_id)
-    several = [each for each in owners.values() if len(each) > 1]
+    several = [owner for owner in owners.values() if len(owner) > 1]
     ignored = {port_id for each in several for port_id in each}
     return ClientIds({key: text for key, text in given.items() if key not in ignored}, tuple(_problems(several)))
 

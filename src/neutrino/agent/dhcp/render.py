@@ -221,18 +221,22 @@ PARTS: Final[tuple[Callable[[ServedNetwork, DhcpSettings], Contribution], ...]] 
 def render(network: ServedNetwork, settings: DhcpSettings, extensions: Iterable[DhcpExtension] = ()) -> DesiredDhcp:
     """Render what dnsmasq needs for a network that is served."""
     contributions, problems = _contributions(network, settings, extensions)
-    problems += [text for each in contributions for text in each.problems]
+    problems += [text for contribution in contributions for text in contribution.problems]
     lines = {
-        HOSTS: [line for each in contributions for line in each.hosts],
-        ADDN_HOSTS: [line for each in contributions for line in each.names],
-        OPTS: [line for each in contributions for line in each.options],
+        HOSTS: [line for contribution in contributions for line in contribution.hosts],
+        ADDN_HOSTS: [line for contribution in contributions for line in contribution.names],
+        OPTS: [line for contribution in contributions for line in contribution.options],
     }
     desired = _namespace(network, settings, contributions)
     where = directory(settings, network.id)
     files = {name: "".join(f"{line.text}\n" for line in several if not line.fault) for name, several in lines.items()}
     daemon = Daemon(
         name=daemon_name(network.id),
-        argv=("dnsmasq", "--keep-in-foreground", *(word for each in contributions for word in each.arguments)),
+        argv=(
+            "dnsmasq",
+            "--keep-in-foreground",
+            *(word for contribution in contributions for word in contribution.arguments),
+        ),
         namespace=network.namespace,
         pid_file=str(where / PID),
         log_file=str(where / "dnsmasq.log"),

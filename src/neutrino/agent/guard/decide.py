@@ -58,7 +58,7 @@ def foreign(flows: Iterable[Flow], kept: Collection[CookieRange] = (), *, physic
     operator's: agents mark theirs.
     """
     known = (*OWN, *kept, *((CookieRange(0, WHOLE),) if physical else ()))
-    return sorted(each for each in flows if not any(each.cookie in one for one in known) and not _is_default(each))
+    return sorted(flow for flow in flows if not any(flow.cookie in one for one in known) and not _is_default(flow))
 
 
 def _is_default(flow: Flow) -> bool:
@@ -67,8 +67,10 @@ def _is_default(flow: Flow) -> bool:
 
 def plugged_ports(snapshot: Snapshot, bridge: str) -> dict[str, str]:
     """The live ports on a bridge by their ids, with the device's name."""
-    interfaces = (each for port in snapshot.bridges.get(bridge, Bridge("")).ports.values() for each in port.interfaces)
-    live = (each for each in interfaces if (each.ofport or 0) > 0)  # others are rows without a device
+    interfaces = (
+        interface for port in snapshot.bridges.get(bridge, Bridge("")).ports.values() for interface in port.interfaces
+    )
+    live = (interface for interface in interfaces if (interface.ofport or 0) > 0)  # others are rows without a device
     return {port_id: each.name for each in live if (port_id := each.external_ids.get("iface-id"))}
 
 

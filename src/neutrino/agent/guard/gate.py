@@ -77,7 +77,7 @@ class Bridges:
         """The guard of the switch alone."""
         try:
             snapshot = self.ovsdb().read()
-            there = (each for each in self._names if each in snapshot.bridges)
+            there = (name for name in self._names if name in snapshot.bridges)
             found = {bridge: flows for bridge in there if (flows := self.foreign(bridge))}
         except (OvsdbError, OpenFlowError) as error:
             return Facts(unreadable=str(error))

@@ -259,9 +259,9 @@ def _uplink_ports(options: L2Options, snapshot: Snapshot) -> dict[str, tuple[Upl
     bridges = {bridge for _, bridge in options.bridge_mappings} | {options.underlay_bridge}
     return {
         bridge: tuple(
-            UplinkPort(port.name, tuple(each.name for each in port.interfaces))
+            UplinkPort(port.name, tuple(interface.name for interface in port.interfaces))
             for _, port in sorted(_ports(snapshot, bridge).items())
-            if all(each.type in KERNEL_TYPES for each in port.interfaces)
+            if all(interface.type in KERNEL_TYPES for interface in port.interfaces)
         )
         for bridge in sorted(bridges & snapshot.bridges.keys())
     }

@@ -108,8 +108,10 @@ def with_tables(options: L2Options, extensions: Sequence[L2Extension]) -> L2Opti
     """The options with the tables that these extensions have."""
     return dataclasses.replace(
         options,
-        extension_tables=pipeline.extension_tables([each.name for each in extensions if each.has_table]),
-        ingress_tables=pipeline.ingress_tables([each.name for each in extensions if each.has_ingress_table]),
+        extension_tables=pipeline.extension_tables([extension.name for extension in extensions if extension.has_table]),
+        ingress_tables=pipeline.ingress_tables(
+            [extension.name for extension in extensions if extension.has_ingress_table]
+        ),
     )
 
 

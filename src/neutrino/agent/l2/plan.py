@@ -105,7 +105,7 @@ class Renderer:
         egress, ingress = led["egress"], led["ingress"]
         if not egress and not ingress:
             return desired
-        through = tuple(each.through(egress=each.id in egress, ingress=each.id in ingress) for each in desired.ports)
+        through = tuple(port.through(egress=port.id in egress, ingress=port.id in ingress) for port in desired.ports)
         return dataclasses.replace(desired, ports=through)
 
     def owners(self, bridge: str) -> dict[int, str]:
@@ -130,7 +130,7 @@ class Renderer:
         """The two contributions under one key, of which one would silently replace the other; None if there are none."""
         for place, values in entry.parts.items():
             if not merged[place].keys().isdisjoint(values):
-                taken = next(each for each in values if each in merged[place])
+                taken = next(value for value in values if value in merged[place])
                 first = next(other for other, each in self._cache.items() if taken in each.parts.get(place, ()))
                 both = f"{key[0]} of {key[1]} conflicts with {first[0]} of {first[1]}"
                 return f"{place[0]} {taken} of {place[1]}: {both}"

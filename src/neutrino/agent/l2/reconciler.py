@@ -211,7 +211,11 @@ class Reconciler:
             LOG.debug("%s", difference.text())
             # A bridge whose fail mode or datapath type changes loses its flows, some time after the commit.
             existing = before.bridges if before is not None else {}
-            reset = [each.name for each in difference.changes if isinstance(each, SetBridge) and each.name in existing]
+            reset = [
+                change.name
+                for change in difference.changes
+                if isinstance(change, SetBridge) and change.name in existing
+            ]
             self.ovsdb().apply(difference.changes, wait=SETTLE_SECONDS if reset else wait)
             for name in reset:
                 LOG.info("bridge %s is set up: %s", name, difference.text())
@@ -312,7 +316,9 @@ class Reconciler:
         held = restore((port.tag, port.other_config) for port in ports)
         ours = merged(self._vlans, held)
         foreign = {  # tags of devices that others have plugged
-            port.tag or 0 for port in ports if not any("iface-id" in each.external_ids for each in port.interfaces)
+            port.tag or 0
+            for port in ports
+            if not any("iface-id" in interface.external_ids for interface in port.interfaces)
         }
         if not complete:  # VLANs of networks that the server has not sent yet are still in use
             foreign |= {*ours.values()} - {ours[key] for key in wanted if key in ours}

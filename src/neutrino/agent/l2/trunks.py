@@ -66,8 +66,8 @@ def _wanted(inner: str, ports: Iterable[state.Port], snapshot: Snapshot) -> Iter
 
 def _is_plugged(bridge: Bridge, parent: state.Port) -> bool:
     """Whether the bridge has the parent's device. In a live migration also one that the instance creates later."""
-    devices = [each for each in _interfaces(bridge) if each.external_ids.get("iface-id") == parent.id]
-    return any(each.ofport != FAILED or not parent.active for each in devices)
+    devices = [interface for interface in _interfaces(bridge) if interface.external_ids.get("iface-id") == parent.id]
+    return any(device.ofport != FAILED or not parent.active for device in devices)
 
 
 def _patch(
@@ -88,7 +88,7 @@ def _stale(wanted: Iterable[SetBridge | SetPort], snapshot: Snapshot) -> Iterato
     bridges = {each.name for each in wanted if isinstance(each, SetBridge)}
     ports = {(each.bridge, each.name) for each in wanted if isinstance(each, SetPort)}
     for bridge in snapshot.bridges.values():
-        ours = [each.name for each in _interfaces(bridge) if each.external_ids.get(MARK) == TRUNK]
+        ours = [interface.name for interface in _interfaces(bridge) if interface.external_ids.get(MARK) == TRUNK]
         left = [name for name in ours if (bridge.name, name) not in ports]
         is_left = bridge.external_ids.get(MARK) == TRUNK and bridge.name not in bridges
         # With another device in it the bridge stays: the instance, or whatever it is, is not ours.

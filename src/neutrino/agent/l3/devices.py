@@ -60,8 +60,8 @@ def default_routes(name: str, gateway: RouterInterface | None, ipv6_gateway: str
 def next_hops(name: str, gateway: RouterInterface, ipv6_gateway: str = "") -> Iterator[tuple[str, NextHop]]:
     """The next hop of each IP version, with its destination: of the first external subnet that has a gateway address."""
     for version, everything in ((4, "0.0.0.0/0"), (6, "::/0")):
-        subnets = [each for each in gateway.addresses if each.version == version]
-        found = next((each for each in subnets if each.gateway_ip), None)
+        subnets = [address for address in gateway.addresses if address.version == version]
+        found = next((subnet for subnet in subnets if subnet.gateway_ip), None)
         if found is not None and found.gateway_ip is not None:
             next_hop = ipaddress.ip_address(found.gateway_ip)
             # Every IPv6 device reaches link-local addresses; any other next hop outside of the subnet needs `onlink`.

@@ -154,7 +154,7 @@ class L3Extension:
 
     def routers_affected(self, change: StateChange, routers: Iterable[Router]) -> Iterable[str]:
         """Ids of the routers to reconcile when an object of one of `kinds` has changed."""
-        return (each.id for each in routers)
+        return (router.id for router in routers)
 
     def statuses(self, router: Router, objects: Objects) -> Iterable[ObjectStatus]:
         """Reported once the router, with these objects, has been applied; ERROR instead if it cannot be."""

@@ -48,12 +48,15 @@ def render_fip(
         name = device(TO_ROUTER, router.id)
         devices.append(DesiredDevice(name, mtu=gateway.mtu))  # `qrouter-…` creates the pair: see `distributed`
         addresses.append(address(name, f"{far}/31"))
-        routes += [route(f"{each.floating_ip_address}/32", name, near) for each in local_floating_ips(router)]
+        routes += [
+            route(f"{local_floating_ip.floating_ip_address}/32", name, near)
+            for local_floating_ip in local_floating_ips(router)
+        ]
         for cidr in router.direct_prefixes if is_direct(router) else ():
             subnets.setdefault(cidr, route(cidr, name, near))
     routes += subnets.values()
     addresses += [address(outside, each.prefixed, nodad=True) for each in gateway.addresses]
-    routes += [each for each in default_routes(outside, gateway) if each.version == 4]
+    routes += [default_route for default_route in default_routes(outside, gateway) if default_route.version == 4]
     routes += [route(cidr, outside) for cidr in gateway.other_subnets if ":" not in cidr]
     return DesiredNamespace(
         name=fip_namespace(gateway.network_id),
@@ -151,7 +154,10 @@ class FipNamespaces:
     def announce(self, router: Router) -> None:
         gateway = agent_gateway(router)
         if gateway is not None:
-            addresses = _floating(gateway, (f"{each.floating_ip_address}/32" for each in local_floating_ips(router)))
+            addresses = _floating(
+                gateway,
+                (f"{local_floating_ip.floating_ip_address}/32" for local_floating_ip in local_floating_ips(router)),
+            )
             self.announce_addresses(fip_namespace(gateway.network_id), addresses)
 
     def _render(self, gateway: RouterInterface) -> DesiredNamespace:
@@ -166,7 +172,7 @@ class FipNamespaces:
 
 def _floating(gateway: RouterInterface, prefixes: Iterable[str]) -> list[Address]:
     """Floating IPs as addresses of the host's port on the external network, to be announced there."""
-    return [address(device(AGENT_GATEWAY, gateway.id), each) for each in prefixes]
+    return [address(device(AGENT_GATEWAY, gateway.id), prefix) for prefix in prefixes]
 
 
 class LinkLocals:

@@ -35,7 +35,7 @@ class FloatingIpReports:
         """The router cannot be applied: new floating IPs are ERROR; of those that it had, nothing is known."""
         known = frozenset(applied.floating_ips if applied is not None else ())
         # One with other forwardings than before is not among them: those that it had are still in force.
-        forwarded = {each.id for each in _forwarded_ips(applied)} if applied is not None else set()
+        forwarded = {forwarded_ip.id for forwarded_ip in _forwarded_ips(applied)} if applied is not None else set()
         wanted = _translated_here(router, active=active) - known
         failed = {each for each in wanted if isinstance(each, FloatingIp) or each.id not in forwarded}
         for floating_ip in failed:
@@ -50,12 +50,12 @@ def _translated_here(router: Router, *, active: bool) -> frozenset[FloatingIp | 
     """All floating IPs where the host is active; of a distributed router also those of ports on this host."""
     if router.gateway is None:
         return frozenset()
-    here = (each for each in router.floating_ips if active or (router.distributed and each.host))
+    here = (floating_ip for floating_ip in router.floating_ips if active or (router.distributed and floating_ip.host))
     return frozenset((*here, *(_forwarded_ips(router) if active else ())))
 
 
 def _forwarded_ips(router: Router) -> Iterator[ForwardedIp]:
     by_floating_ip: defaultdict[str, set[str]] = defaultdict(set)
-    for each in router.port_forwardings:
-        by_floating_ip[each.floatingip_id].add(each.id)
+    for port_forwarding in router.port_forwardings:
+        by_floating_ip[port_forwarding.floatingip_id].add(port_forwarding.id)
     yield from (ForwardedIp(key, frozenset(ids)) for key, ids in by_floating_ip.items() if key)

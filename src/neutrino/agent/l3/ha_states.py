@@ -98,7 +98,7 @@ class HaStates:
 def last_state(lines: Iterable[str]) -> str | None:
     """The state in the last line such as `INSTANCE "VR_7" MASTER 50`, which keepalived writes when it changes."""
     words = [line.split() for line in lines]
-    states = [_STATES.get(each[2]) for each in words if len(each) >= 3 and each[0] == "INSTANCE"]
+    states = [_STATES.get(word[2]) for word in words if len(word) >= 3 and word[0] == "INSTANCE"]
     return next((state for state in reversed(states) if state is not None), None)
 
 

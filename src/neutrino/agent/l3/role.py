@@ -101,9 +101,9 @@ class L3Role:
         problems = {**self._feed.state.problems_of(ROUTER), **self._loop.problems}
         values: dict[str, object] = {
             "routers": len(routers),
-            "ex_gw_ports": sum((each.gateway is not None) + len(each.extra_gateways) for each in routers),
-            "interfaces": sum(len(each.interfaces) for each in routers),
-            "floating_ips": sum(len(each.floating_ips) for each in routers),
+            "ex_gw_ports": sum((router.gateway is not None) + len(router.extra_gateways) for router in routers),
+            "interfaces": sum(len(router.interfaces) for router in routers),
+            "floating_ips": sum(len(router.floating_ips) for router in routers),
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
             **self.keepalived.supervisor.described(),
         }

@@ -92,7 +92,7 @@ def router_namespaces(
         central = msgspec.structs.replace(
             router,
             interfaces=(),
-            floating_ips=tuple(each for each in router.floating_ips if not each.host),
+            floating_ips=tuple(floating_ip for floating_ip in router.floating_ips if not floating_ip.host),
             routes=tuple(_reachable(router, (*router.snat_interfaces, gateway, *router.extra_gateways))),
             conntrack_helpers=(),  # they follow connections where instances send them, in `qrouter-…`
         )
@@ -104,7 +104,7 @@ def local_floating_ips(router: Router) -> tuple[FloatingIp, ...]:
     """Of a distributed router, those whose port is on this host; others are translated in `snat-…`."""
     if not router.distributed or router.gateway is None or router.agent_gateway is None:
         return ()
-    return tuple(each for each in router.floating_ips if each.host)
+    return tuple(floating_ip for floating_ip in router.floating_ips if floating_ip.host)
 
 
 def is_direct(router: Router) -> bool:
@@ -114,15 +114,15 @@ def is_direct(router: Router) -> bool:
 
 
 def _devices(prefix: str, ports: Iterable[RouterInterface]) -> dict[str, RouterInterface]:
-    return {device(prefix, each.id): each for each in ports if each.admin_state_up}
+    return {device(prefix, port.id): port for port in ports if port.admin_state_up}
 
 
 def _reachable(router: Router, ports: Iterable[RouterInterface]) -> Iterator[RouterRoute]:
     """The extra routes whose next hop is on a subnet of these ports."""
-    subnets = [ipaddress.ip_network(each.cidr) for port in ports for each in port.addresses]
-    for each in router.routes:
-        if any(ipaddress.ip_address(each.nexthop) in subnet for subnet in subnets):
-            yield each
+    subnets = [ipaddress.ip_network(address.cidr) for port in ports for address in port.addresses]
+    for route in router.routes:
+        if any(ipaddress.ip_address(route.nexthop) in subnet for subnet in subnets):
+            yield route
 
 
 def render(
@@ -132,11 +132,13 @@ def render(
 
     `active`: whether this host is the active one of an HA router.
     """
-    parts = [each.render(namespace) for each in BUILT_IN] + [_contribution(each, namespace) for each in extensions]
+    parts = [each.render(namespace) for each in BUILT_IN] + [
+        _contribution(extension, namespace) for extension in extensions
+    ]
     # With HA, addresses and routes go to keepalived's configuration instead: a standby host must not have them.
-    addresses = tuple(address for each in parts for address in each.addresses)
-    routes = tuple(route for each in parts for route in each.routes)
-    devices = tuple(device for each in parts for device in each.devices)
+    addresses = tuple(address for part in parts for address in part.addresses)
+    routes = tuple(route for part in parts for route in part.routes)
+    devices = tuple(device for part in parts for device in part.devices)
     names = [each.name for each in devices]
     if len(set(names)) != len(names):
         raise RenderError(f"{namespace.name}: two extensions contribute one device: {', '.join(sorted(names))}")
@@ -145,18 +147,18 @@ def render(
         DesiredNamespace(
             name=namespace.name,
             devices=devices,
-            addresses=frozenset((*(a for each in parts for a in each.host_addresses), *(() if ha else addresses))),
+            addresses=frozenset((*(a for part in parts for a in part.host_addresses), *(() if ha else addresses))),
             routes=frozenset(() if ha else routes),
-            rules=frozenset(rule for each in parts for rule in each.rules),
-            neighbours=frozenset(neighbour for each in parts for neighbour in each.neighbours),
+            rules=frozenset(rule for part in parts for rule in part.rules),
+            neighbours=frozenset(neighbour for part in parts for neighbour in part.neighbours),
             # Keepalived cannot set these: the router is reconciled when its state changes.
-            proxies=frozenset(proxy for each in parts for proxy in each.proxies if active or not ha),
-            sysctls={name: value for each in parts for name, value in each.sysctls.items()},
-            device_prefixes=tuple(prefix for each in parts for prefix in each.device_prefixes),
+            proxies=frozenset(proxy for part in parts for proxy in part.proxies if active or not ha),
+            sysctls={name: value for part in parts for name, value in part.sysctls.items()},
+            device_prefixes=tuple(prefix for part in parts for prefix in part.device_prefixes),
             others_addresses=frozenset(names if ha else ()) - {"lo"},  # keepalived sets addresses on any of them
-            others_tables=frozenset(table for each in parts for table in each.others_tables),
-            plugs=tuple(sorted((plug for each in parts for plug in each.plugs), key=lambda each: each.name)),
-            tables=_tables(namespace.name, [table for each in parts for table in each.tables]),
+            others_tables=frozenset(table for part in parts for table in part.others_tables),
+            plugs=tuple(sorted((plug for part in parts for plug in part.plugs), key=lambda each: each.name)),
+            tables=_tables(namespace.name, [table for part in parts for table in part.tables]),
         ),
         namespace,
         failover=Failover(namespace.name, ha, namespace.ports, addresses, routes) if ha is not None else None,
@@ -195,7 +197,7 @@ def own_addresses(namespace: RouterNamespace, set_here: Iterable[Address]) -> fr
     by keepalived, and those that it translates, which in `qrouter-…` of a distributed router no device has.
     """
     router = namespace.router
-    floating = (each.floating_ip_address for each in router.floating_ips)
-    forwarded = (each.external_ip_address for each in router.port_forwardings)
+    floating = (floating_ip.floating_ip_address for floating_ip in router.floating_ips)
+    forwarded = (port_forwarding.external_ip_address for port_forwarding in router.port_forwardings)
     own = (each.address.partition("/")[0] for each in set_here)
     return frozenset(str(ipaddress.ip_address(each)) for each in (*own, *floating, *forwarded))

@@ -239,9 +239,9 @@ class Routers:
 
     def _flush_connections(self, desired: DesiredRouterNamespace, before: Tables) -> None:
         """After the tables: a connection that is set up in between is translated by the new ones already."""
-        name, tables = desired.namespace.name, {each.path: each for each in desired.namespace.tables}
+        name, tables = desired.namespace.name, {table.path: table for table in desired.namespace.tables}
         source, extensions = desired.rendered_from, (*BUILT_IN, *self.extensions)
-        flushes = {flush for each in extensions for flush in each.stale_connections(source, tables, before)}
+        flushes = {flush for extension in extensions for flush in extension.stale_connections(source, tables, before)}
         if flushes:
             try:
                 self.conntrack(name).flush(sorted(flushes))

@@ -73,7 +73,7 @@ class Leftovers:
                 devices = netlink.read(name).devices.values()
             except NetlinkError:  # the namespace was removed meanwhile
                 continue
-            found |= {each.name for each in devices} | {each.peer for each in devices}
+            found |= {device.name for device in devices} | {device.peer for device in devices}
         return frozenset(found)
 
     def end_processes(self, name: str, *, but: str = "") -> None:
@@ -93,7 +93,9 @@ class Leftovers:
 
     def configuration_files(self, name: str, program: str) -> list[str]:
         """The files that `program` of another agent was started with in a namespace, by its argument `-f`."""
-        return [path for each in self._daemons(name) if program in each.programs for path in file_arguments(each.argv)]
+        return [
+            path for daemon in self._daemons(name) if program in daemon.programs for path in file_arguments(daemon.argv)
+        ]
 
     def _daemons(self, name: str) -> list[ForeignProcess]:
         if not self.services.exists(name):

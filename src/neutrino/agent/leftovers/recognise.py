@@ -58,17 +58,17 @@ def obstacle(
 
     `interfaces` are all of this host's switch; `owner` is this agent's state path.
     """
-    others = sorted({each.owner for each in processes} - {"", owner})
+    others = sorted({process.owner for process in processes} - {"", owner})
     if others:
         return f"it has a daemon of the neutrino agent with state_path={others[0]}"
     ours = [each for each in devices if not _BY_KERNEL.fullmatch(each.name)]
-    for name in (name for each in ours for name in (each.name, each.peer) if name in interfaces):
+    for name in (name for our in ours for name in (our.name, our.peer) if name in interfaces):
         if other := _other_owner(interfaces[name], owner):
             return f"its port {name} is of the neutrino agent with state_path={other}"
     for device in ours:
         if not _is_named_after_port(device.name, (*kind.plugged, *kind.linked)):
             return f"device {device.name} is neither Neutron's nor this agent's"
-    plugged = [each for each in ours if each.name.startswith(kind.plugged)]
+    plugged = [our for our in ours if our.name.startswith(kind.plugged)]
     if plugged and not any(_is_of_this_host(each, interfaces) for each in plugged):
         return f"device {plugged[0].name} is not a port of this host's switch"
     return ""
@@ -109,7 +109,7 @@ def file_arguments(argv: Sequence[str]) -> Iterator[str]:
 
 
 def _is_named_after_port(name: str, prefixes: tuple[str, ...]) -> bool:
-    return any(name.startswith(each) and _START_OF_ID.fullmatch(name.removeprefix(each)) for each in prefixes)
+    return any(name.startswith(prefix) and _START_OF_ID.fullmatch(name.removeprefix(prefix)) for prefix in prefixes)
 
 
 def _is_of_this_host(device: Device, interfaces: Mapping[str, Interface]) -> bool:

@@ -92,7 +92,9 @@ class DesiredMetadata:
                 self._stale_namespaces.add(f"{NAMESPACE_PREFIX}{port.network_id}")
                 if self.dhcp.enable_metadata_network and port.device_owner in ROUTERS:
                     # One of the router's networks may be a metadata network, whose sources are its other networks.
-                    of_router = (each for each in self._service_ports if each.device_id == port.device_id)
+                    of_router = (
+                        service_port for service_port in self._service_ports if service_port.device_id == port.device_id
+                    )
                     self._stale_namespaces |= {f"{NAMESPACE_PREFIX}{each.network_id}" for each in of_router}
         else:
             return False

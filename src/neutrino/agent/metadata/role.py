@@ -266,10 +266,10 @@ class MetadataRole:
                 problems[key] = str(error)
                 continue
             try:
-                channel.send(SetListener(key, opened[key]), [each.fileno() for each in sockets])
+                channel.send(SetListener(key, opened[key]), [socket.fileno() for socket in sockets])
             finally:
-                for each in sockets:
-                    each.close()  # the proxy has duplicates by now
+                for socket in sockets:
+                    socket.close()  # the proxy has duplicates by now
         kept = {key: each for key, each in before.items() if key not in plan.close}
         return {**kept, **plan.sources, **opened}, problems
 

@@ -163,11 +163,11 @@ def plan_namespace(desired: DesiredNamespace, actual: NamespaceState, *, complet
 def plan_outer_ends(desired: DesiredNamespace, actual: NamespaceState) -> list[SetDevice]:
     """The ends of veth pairs on the bridge, judged by the inner ends: reading the host's devices is slow."""
     return [
-        SetDevice(each.peer, mtu=each.mtu, up=True)
-        for each in desired.devices
-        if each.peer and each.peer_namespace == HOST
+        SetDevice(device.peer, mtu=device.mtu, up=True)
+        for device in desired.devices
+        if device.peer and device.peer_namespace == HOST
         # An inner end has a carrier once the outer one is up.
-        if not (inner := actual.devices.get(each.name, Device(""))).carrier or each.mtu not in (0, inner.mtu)
+        if not (inner := actual.devices.get(device.name, Device(""))).carrier or device.mtu not in (0, inner.mtu)
     ]
 
 
@@ -198,10 +198,10 @@ def _additions(changes: Iterable[NetlinkChange], actual: NamespaceState) -> tupl
 def _undesired_devices(desired: DesiredNamespace, actual: NamespaceState) -> set[str]:
     """Devices of ours that are not desired, and those that are an end of another veth pair than the desired one."""
     ours = {name for name in actual.devices if name.startswith(desired.device_prefixes)}
-    return (ours - {each.name for each in desired.devices}) | {
-        each.name
-        for each in desired.devices
-        if each.peer and each.name in actual.devices and not _is_end(actual.devices[each.name], each)
+    return (ours - {device.name for device in desired.devices}) | {
+        device.name
+        for device in desired.devices
+        if device.peer and device.name in actual.devices and not _is_end(actual.devices[device.name], device)
     }
 
 
@@ -250,10 +250,10 @@ def _has_ipv6(desired: DesiredNamespace, actual: NamespaceState) -> bool:
 def _without_ipv6(desired: DesiredNamespace) -> DesiredNamespace:
     return dataclasses.replace(
         desired,
-        addresses=frozenset(each for each in desired.addresses if each.version == 4),
-        routes=frozenset(each for each in desired.routes if each.version == 4),
-        rules=frozenset(each for each in desired.rules if each.version == 4),
-        neighbours=frozenset(each for each in desired.neighbours if ":" not in each.address),
+        addresses=frozenset(address for address in desired.addresses if address.version == 4),
+        routes=frozenset(route for route in desired.routes if route.version == 4),
+        rules=frozenset(rule for rule in desired.rules if rule.version == 4),
+        neighbours=frozenset(neighbour for neighbour in desired.neighbours if ":" not in neighbour.address),
         proxies=frozenset(),
         sysctls={name: value for name, value in desired.sysctls.items() if not name.startswith("net/ipv6/")},
     )
@@ -266,21 +266,25 @@ def _plan_contents(
     desired: DesiredNamespace, actual: NamespaceState, present: Set[str], usable: Set[str]
 ) -> list[NetlinkChange]:
     """A routing table is filled before a rule leads to it, and emptied after the rule is gone."""
-    ours = {each.name for each in desired.devices} & usable
+    ours = {device.name for device in desired.devices} & usable
     first, addresses, stale_addresses = _plan_addresses(desired, actual, ours, present)
     # These devices have no IPv4 address, for a moment or for good: the kernel drops their IPv4 routes and neighbours.
     unnumbered = {each.device for each in first}
     routes, stale_routes = _plan_routes(desired, actual, usable, present, unnumbered)
-    stale_rules = (each for each in actual.rules - desired.rules if _is_removable(each, desired))
-    wanted = {(each.device, each.address): each for each in desired.neighbours if each.device in usable}
+    stale_rules = (rule for rule in actual.rules - desired.rules if _is_removable(rule, desired))
+    wanted = {
+        (neighbour.device, neighbour.address): neighbour
+        for neighbour in desired.neighbours
+        if neighbour.device in usable
+    }
     known = {
-        each
-        for each in actual.neighbours
-        if each.device in ours & present and (each.device not in unnumbered or ":" in each.address)
+        neighbour
+        for neighbour in actual.neighbours
+        if neighbour.device in ours & present and (neighbour.device not in unnumbered or ":" in neighbour.address)
     }
     stale_neighbours = (each for each in known if (each.device, each.address) not in wanted)
-    proxied = {each for each in actual.proxies if each.device in ours & present}
-    proxies = {each for each in desired.proxies if each.device in usable}
+    proxied = {proxy for proxy in actual.proxies if proxy.device in ours & present}
+    proxies = {proxy for proxy in desired.proxies if proxy.device in usable}
     return [
         *map(DeleteItem, first),
         *map(SetItem, addresses),
@@ -300,8 +304,10 @@ def _plan_addresses(
     desired: DesiredNamespace, actual: NamespaceState, ours: Set[str], present: Set[str]
 ) -> tuple[list[Address], list[Address], list[Address]]:
     """Addresses to delete before anything is added, to add, and to delete at the end."""
-    existing = {(each.device, each.address): each for each in actual.addresses if each.device in present}
-    wanted = {(each.device, each.address): each for each in desired.addresses if each.device in ours | present}
+    existing = {(address.device, address.address): address for address in actual.addresses if address.device in present}
+    wanted = {
+        (address.device, address.address): address for address in desired.addresses if address.device in ours | present
+    }
     numbered = {each.device for each in wanted.values() if each.version == 4}
     stale = [
         each
@@ -365,5 +371,7 @@ def _devices_of(route: Route, desired: DesiredNamespace) -> frozenset[str]:
     if route.devices or not route.via:
         return route.devices
     via = ipaddress.ip_address(route.via)
-    reaching = (each.device for each in desired.addresses if via in ipaddress.ip_interface(each.address).network)
+    reaching = (
+        address.device for address in desired.addresses if via in ipaddress.ip_interface(address.address).network
+    )
     return frozenset((next(reaching, ""),))

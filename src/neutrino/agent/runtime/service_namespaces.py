@@ -80,12 +80,12 @@ class ServiceNamespaces:
         other_kind = _misplaced(desired, state, snapshot)
         others = [f"{desired.name} port {name} has to be plugged anew" for name in other_kind]
         # A port whose device is there shows by its device.
-        shown = {*other_kind, *state.devices, *(each.peer for each in state.devices.values())}
+        shown = {*other_kind, *state.devices, *(device.peer for device in state.devices.values())}
         stale = (name for name in self._stale_ports(desired.name, desired.plugs, snapshot) if name not in shown)
         others += [f"{desired.name} port {name} has to be unplugged" for name in stale]
         tables = plan_tables(desired.tables, self.nft.read(desired.name)) if self.nft is not None else ()
         changes = (*plugs, plan_namespace(desired, state), *plan_outer_ends(desired, state), *tables)
-        return [*others, *(line for each in changes for line in each.text().splitlines())]
+        return [*others, *(line for change in changes for line in change.text().splitlines())]
 
     def reconcile(
         self,
@@ -167,14 +167,21 @@ class ServiceNamespaces:
     def remove(self, name: str, *, unplug: Sequence[str] = ()) -> bool:
         """The namespace with all that is plugged into it, and ports of the bridge; whether the namespace existed."""
         exists = self.exists(name)
-        devices = [each for each in self.netlink.read(name).devices.values() if each.name != "lo"] if exists else []
+        devices = (
+            [device for device in self.netlink.read(name).devices.values() if device.name != "lo"] if exists else []
+        )
         stale = self._stale_ports(name, (), self.ovsdb().read())
-        names = [*unplug, *stale, *(each.name for each in devices), *(each.peer for each in devices if each.peer)]
+        names = [
+            *unplug,
+            *stale,
+            *(device.name for device in devices),
+            *(device.peer for device in devices if device.peer),
+        ]
         if names:
             self._plug((), unplug=names)  # OVSDB would keep ports whose devices are gone
         if exists:
             # The kernel deletes them some time after the name; a new pair may need their names before that.
-            self.netlink.apply(name, [DeleteDevice(each.name) for each in devices if each.kind == "veth"])
+            self.netlink.apply(name, [DeleteDevice(device.name) for device in devices if device.kind == "veth"])
             self.netlink.delete_namespace(name)
         return exists
 
@@ -202,7 +209,7 @@ class ServiceNamespaces:
         ovsdb = self.ovsdb()
         snapshot = ovsdb.read()
         wanted = {plug.name for plug in plugs}
-        stale = [each for each in dict.fromkeys(unplug) if each not in wanted]
+        stale = [fromkey for fromkey in dict.fromkeys(unplug) if fromkey not in wanted]
         interfaces = snapshot.interfaces() if stale or recreated else {}
         gone = dict.fromkeys((*stale, *recreated))
         removed = [DeletePort(interfaces[each][0], each) for each in gone if each in interfaces]
@@ -227,7 +234,7 @@ def _misplaced(desired: DesiredNamespace, actual: NamespaceState, snapshot: Snap
 
     A router's internal port has the name `qr-…`, which is that of the inner end of its veth pair.
     """
-    inner = {each.peer: each.name for each in desired.devices if each.peer}
+    inner = {device.peer: device.name for device in desired.devices if device.peer}
     found = []
     for plug in desired.plugs:
         pair = actual.devices.get(plug.name, Device(""))
@@ -238,7 +245,9 @@ def _misplaced(desired: DesiredNamespace, actual: NamespaceState, snapshot: Snap
             if port is not None and port.interfaces and (port.interfaces[0].type == "internal") != plug.internal:
                 found.append(name)
         found += [
-            plug.name for each in snapshot.bridges.values() if each.name != plug.bridge and plug.name in each.ports
+            plug.name
+            for bridge in snapshot.bridges.values()
+            if bridge.name != plug.bridge and plug.name in bridge.ports
         ]
     return found
 
@@ -291,7 +300,7 @@ def _reason(desired: Table, actual: TableState | None) -> str:
     if actual.digest != desired.digest():
         return "its rendering changed" if actual.digest else "it was not rendered by this agent"
     # The same digest, but another table: it was changed by hand since it was rendered.
-    wanted = {each.name: ChainState(each.hook, each.marks()) for each in desired.chains}
+    wanted = {chain.name: ChainState(chain.hook, chain.marks()) for chain in desired.chains}
     for name in sorted({*wanted, *actual.chains}):
         if wanted.get(name) != actual.chains.get(name):
             return f"chain {name} was changed by hand"

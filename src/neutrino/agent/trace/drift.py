@@ -48,13 +48,13 @@ class ObjectDrift:
             if (
                 last.point is None
                 and words.intersection(_EXPLAINS.get(last.cause, ()))
-                and any(each in last.note for each in _NAMESPACES)
+                and any(namespace in last.note for namespace in _NAMESPACES)
             ):
                 note = f"{last.note}; the router differs from the desired state"
                 trail.exits[place] = msgspec.structs.replace(last, cause=Cause.DRIFT, note=note)
 
     def _flows(self, trail: Trail, state: SwitchState) -> Iterator[list[str]]:
-        bridges = {each.where for each in trail.observations if each.source == "openflow"}
+        bridges = {observation.where for observation in trail.observations if observation.source == "openflow"}
         for cookie, owner in state.view.owners.items():
             kind, object_id = parse_owner(owner)
             if kind in ("port", "network") and object_id in trail.objects:
@@ -62,5 +62,7 @@ class ObjectDrift:
                     yield state.flows.owner_differences(bridge, cookie, self.read_flows(bridge, cookie, _WHOLE))
 
     def _routers(self, trail: Trail) -> Iterator[list[str]]:
-        for router_id in sorted({each.owner_id for each in trail.observations if each.owner_kind == "router"}):
+        for router_id in sorted(
+            {observation.owner_id for observation in trail.observations if observation.owner_kind == "router"}
+        ):
             yield [f"router {router_id}: {line}" for line in self.find_router(router_id)]

@@ -37,7 +37,7 @@ def allowing_any(desired: Desired, port: Port, packet: Packet, direction: str) -
         for rule in group.rules if group is not None else ():
             if rule.direction == direction and _matches(rule, packet):
                 members = desired.remotes.get(_remote(rule) or "", frozenset())
-                if _remote(rule) is None or any(other in ip_network(each, strict=False) for each in members):
+                if _remote(rule) is None or any(other in ip_network(member, strict=False) for member in members):
                     yield group_id, rule
 
 

@@ -83,7 +83,7 @@ class HostObjects:
         return self.l3.routers.find(router) if router is not None else ()
 
     def _router_of(self, namespace: str) -> Router | None:
-        return next((each for each in self._routers() if namespace.endswith(each.id)), None)
+        return next((router for router in self._routers() if namespace.endswith(router.id)), None)
 
     def _routers(self) -> list[Router]:
         return self.l3.desired.served() if self.l3 is not None else []

@@ -248,7 +248,7 @@ class NamespaceWalk:
         A plan does not show it: routes that come with addresses are the kernel's.
         """
         target, state = ip_address(passage.packet.destination), passage.state
-        subnets = [(ip_interface(each.address).network, each.device) for each in state.addresses]
+        subnets = [(ip_interface(address.address).network, address.device) for address in state.addresses]
         connected = {
             name: network
             for network, name in subnets

@@ -62,7 +62,7 @@ def table_name(options: L2Options, bridge: str, number: int) -> str:
 
 def deciding(options: L2Options, lookups: Sequence[Lookup]) -> Lookup | None:
     """The lookup that decided a drop: the last one, before the table that only drops."""
-    ours = [each for each in lookups if bridge_kind(options, each.bridge) is not None]
+    ours = [lookup for lookup in lookups if bridge_kind(options, lookup.bridge) is not None]
     while len(ours) > 1 and table_name(options, ours[-1].bridge, ours[-1].table) == pipeline.DROPPED.name:
         ours.pop()
     return ours[-1] if ours else None
@@ -96,7 +96,7 @@ def cause_of(desired: Desired, lookup: Lookup, packet: Packet, in_port: int) -> 
 
 def _silent(desired: Desired, in_port: int) -> tuple[Cause, str]:
     """A drop at the entry of the integration bridge: a port that must not talk, or is not wired."""
-    uplinks = {each.integration_ofport: each.physical_network for each in desired.plugged.uplinks}
+    uplinks = {uplink.integration_ofport: uplink.physical_network for uplink in desired.plugged.uplinks}
     if in_port in uplinks:
         return Cause.NO_SUCH_ADDRESS, f"no port here is on this segment of physical network {uplinks[in_port]}"
     state = desired.host_state

@@ -90,8 +90,8 @@ class SwitchState:
     @cached_property
     def trunk_ports(self) -> dict[tuple[str, int], str]:
         """The ends of trunks' patches in the integration bridge, by the trunk's bridge and the VLAN there; 0: untagged."""
-        ports = (each for each in self.view.desired.host_state.ports.values() if each.trunk_id)
-        patches = ((each, (subport_patch if each.trunk_vlan else parent_patch)(each.id)[0]) for each in ports)
+        ports = (port for port in self.view.desired.host_state.ports.values() if port.trunk_id)
+        patches = ((port, (subport_patch if port.trunk_vlan else parent_patch)(port.id)[0]) for port in ports)
         return {(trunk_bridge(each.trunk_id), each.trunk_vlan): name for each, name in patches}
 
     def receiver(self, port: SwitchPort, tags: Tags) -> Interface | None:
@@ -146,7 +146,7 @@ class SwitchWalk:
         self._traces += 1
         drifted = self._observe(found, packet, text, in_port, bridge)
         flood = pipeline.FLOOD.name
-        self._flooded = any(table_name(self._options, each.bridge, each.table) == flood for each in found.lookups)
+        self._flooded = any(table_name(self._options, lookup.bridge, lookup.table) == flood for lookup in found.lookups)
         left = [
             each
             for each in self._leaving(copies(found.actions, tags), packet)
@@ -297,7 +297,7 @@ class SwitchWalk:
             }
             ports = self._state.by_datapath.get(copy.port, [])
             if copy.tunnel is not None and len(ports) > 1:  # the kernel's datapath: the peer is in the outer header
-                ports = [each for each in ports if each.options.get("remote_ip") == copy.tunnel.peer] or ports
+                ports = [port for port in ports if port.options.get("remote_ip") == copy.tunnel.peer] or ports
             if ports:
                 yield msgspec.structs.replace(packet, **changes), copy, ports[0]
 
@@ -319,8 +319,8 @@ class SwitchWalk:
         return bool(seen)
 
     def _tunnel_kind(self, peer: str) -> str:
-        tunnels = [each for each in self._state.ports if each.kind in TUNNEL_TYPES]
-        return next((each.kind for each in tunnels if each.options.get("remote_ip") == peer), "")
+        tunnels = [port for port in self._state.ports if port.kind in TUNNEL_TYPES]
+        return next((tunnel.kind for tunnel in tunnels if tunnel.options.get("remote_ip") == peer), "")
 
     def _leave(self, left: tuple[Packet, Copy, SwitchPort]) -> None:
         packet, copy, port = left
@@ -385,13 +385,13 @@ def tunnel_id(lookup: Lookup) -> int:
 
 def _effect(lookup: Lookup, *, last: bool, forked: bool) -> str:
     actions = lookup.actions
-    if any(each.startswith("ct(") and "table=" in each for each in actions):
+    if any(action.startswith("ct(") and "table=" in action for action in actions):
         return "conntrack"
-    if any(each.startswith(("output", "NORMAL", "IN_PORT")) for each in actions):
+    if any(action.startswith(("output", "NORMAL", "IN_PORT")) for action in actions):
         return "output"
     if last and not forked and (lookup.missed or actions in ((), ("drop",))):
         return "drop"
-    if any(each.startswith("meter") for each in actions):
+    if any(action.startswith("meter") for action in actions):
         return "meter"
     return "forward"
 

@@ -116,7 +116,7 @@ class HostTracer:
             case PointKind.PHYSICAL:
                 bridge = dict(options.bridge_mappings).get(point.physical_network)
                 uplinks = [each for each in state.ports if each.bridge == bridge and not each.is_local]
-                uplinks = [each for each in uplinks if each.kind != "patch"]
+                uplinks = [uplink for uplink in uplinks if uplink.kind != "patch"]
                 if uplinks:
                     tags = (point.segmentation_id,) if point.segmentation_id is not None else ()
                     return AtSwitch(uplinks[0].bridge, uplinks[0].ofport, packet, tags)
@@ -129,7 +129,7 @@ class HostTracer:
             return self.namespaces.run(place, state, trail)
         walk = SwitchWalk(state, self.inspection, trail, self.local.tunnel_mtu, self.namespaces.connections)
         walk.run(place)
-        return [onward for each in walk.deliveries for onward in self.local.deliver(each, state, trail)]
+        return [onward for delivery in walk.deliveries for onward in self.local.deliver(delivery, state, trail)]
 
     # --- the rest of the answer ---------------------------------------------------------------------------------------
 

@@ -47,11 +47,11 @@ class Command:
 def describe(parser: Parser, path: tuple[str, ...] = (), help: str = "") -> Command:
     """The command of this parser with all its subcommands; commands without a help text are internal, and left out."""
     path = path or (parser.prog,)
-    arguments = [_argument(each) for each in parser.arguments if each.action.help is not argparse.SUPPRESS]
+    arguments = [_argument(argument) for argument in parser.arguments if argument.action.help is not argparse.SUPPRESS]
     description = parser.description or _sentence(help)
     usage = " ".join(parser.format_usage().split()).removeprefix(f"usage: {parser.prog}").strip()
-    options = tuple(each for each in arguments if each.flags)
-    positionals = tuple(each for each in arguments if not each.flags)
+    options = tuple(argument for argument in arguments if argument.flags)
+    positionals = tuple(argument for argument in arguments if not argument.flags)
     commands = tuple(describe(inner, (*path, name), text) for name, (text, inner) in parser.commands.items() if text)
     return Command(path, help, description, usage, options, positionals, commands)
 

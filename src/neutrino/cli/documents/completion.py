@@ -137,7 +137,7 @@ def _steps(root: Command) -> Iterable[str]:
     for command in root.walk():
         for each in command.commands:
             yield f'            "{command.name}:{each.path[-1]}") at="{each.name}" place=0 ;;'
-        valued = [flag for each in command.options if each.name for flag in each.flags]
+        valued = [flag for option in command.options if option.name for flag in option.flags]
         if valued:
             patterns = "|".join(f'"{command.name}:{flag}"' for flag in valued)
             yield f"            {patterns}) option=$word value=1 ;;"

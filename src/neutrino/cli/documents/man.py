@@ -33,7 +33,7 @@ def pages(root: Command, version: str, seconds: int) -> Mapping[str, str]:
     """File names to texts; `seconds`: the date of the pages, since the epoch."""
     date = time.strftime("%Y-%m-%d", time.gmtime(seconds))
     names = [root, *root.commands]
-    return {f"{_page(each)}.1": _render(each, names, version, date) for each in names}
+    return {f"{_page(name)}.1": _render(name, names, version, date) for name in names}
 
 
 def write(directory: Path, root: Command, version: str, seconds: int) -> None:
@@ -83,11 +83,11 @@ def _synopsis(command: Command) -> list[str]:
 
 def _arguments(command: Command, heading: str) -> list[str]:
     lines = []
-    shown = [each for each in command.positionals if each.help or each.choices]
+    shown = [positional for positional in command.positionals if positional.help or positional.choices]
     if shown:
         lines += [f"{heading} ARGUMENTS", *_items((each, each.help) for each in shown)]
     if command.options:
-        lines += [f"{heading} OPTIONS", *_items((each, each.help) for each in command.options)]
+        lines += [f"{heading} OPTIONS", *_items((option, option.help) for option in command.options)]
     return lines
 
 
@@ -105,7 +105,7 @@ def _pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _see_also(commands: Sequence[Command]) -> list[str]:
-    pages = [f".BR {escape(_page(each))} (1)" for each in commands]
+    pages = [f".BR {escape(_page(command))} (1)" for command in commands]
     return [f"{line}," for line in pages[:-1]] + pages[-1:]
 
 

@@ -124,12 +124,12 @@ def surplus(
         return set()
     idle: list[tuple[float, int]] = []
     unfinished: list[tuple[float, int]] = []
-    for each in samples:
-        track = tracks[each.cookie]
+    for sample in samples:
+        track = tracks[sample.cookie]
         if track.sending is None and track.receiving is None:
-            idle.append((-min(each.sent_ago, each.received_ago), each.cookie))
+            idle.append((-min(sample.sent_ago, sample.received_ago), sample.cookie))
             continue
         since = track.receiving.since if track.receiving is not None else now
-        if now - since > PATIENCE and not _is_handled(each, progress.handled.values(), now):
-            unfinished.append((since, each.cookie))
+        if now - since > PATIENCE and not _is_handled(sample, progress.handled.values(), now):
+            unfinished.append((since, sample.cookie))
     return {cookie for _, cookie in [*sorted(idle), *sorted(unfinished)][:number]}

@@ -95,7 +95,11 @@ def translated_elsewhere(connections: Iterable[Connection], kept: Collection[str
 
     The kernel translates a connection as it did its first packet, whatever rules and addresses there are now.
     """
-    return (each for each in connections if each.is_source_translated and each.reply_destination not in kept)
+    return (
+        connection
+        for connection in connections
+        if connection.is_source_translated and connection.reply_destination not in kept
+    )
 
 
 class MarkingConntrack(Conntrack, Protocol):

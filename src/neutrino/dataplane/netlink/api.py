@@ -43,7 +43,7 @@ class NetlinkChange:
         if isinstance(self, SetItem | DeleteItem):
             subject, noun = self.item, type(self.item).__name__
         first, *others = dataclasses.fields(subject)
-        values = ((each, getattr(subject, each.name)) for each in others if each.compare)
+        values = ((other, getattr(subject, other.name)) for other in others if other.compare)
         words = (f"{each.name}={value}" for each, value in values if value != each.default)
         return " ".join((verb.lower(), noun.lower(), str(getattr(subject, first.name)), *words))
 

@@ -155,7 +155,9 @@ def _encode_route(route: Route, index: Index, delete: bool) -> bytes:
     if route.device:
         body += nl.number(linux.RTA_OIF, index(route.device))
     if route.next_hops and not delete:  # without them all are deleted
-        body += nl.attribute(linux.RTA_MULTIPATH, b"".join(_encode_next_hop(each, index) for each in route.next_hops))
+        body += nl.attribute(
+            linux.RTA_MULTIPATH, b"".join(_encode_next_hop(next_hop, index) for next_hop in route.next_hops)
+        )
     return body + nl.number(linux.RTA_PRIORITY, route.metric) if route.metric else body
 
 

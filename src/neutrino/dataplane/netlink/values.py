@@ -156,7 +156,7 @@ def route(
 
 def multipath_route(destination: str, next_hops: Iterable[NextHop], **values: Any) -> Route:
     """A route over several next hops, or over one like any route. The kernel chooses one for each flow."""
-    several = tuple(sorted(NextHop(each.device, _ip(each.via), each.onlink) for each in next_hops))
+    several = tuple(sorted(NextHop(next_hop.device, _ip(next_hop.via), next_hop.onlink) for next_hop in next_hops))
     if len(several) == 1:
         return route(destination, several[0].device, several[0].via, onlink=several[0].onlink, **values)
     return route(destination, next_hops=several, **values)

@@ -94,7 +94,7 @@ class Set:
 
 
 def nft_set(name: str, type_: str, elements: Iterable[str] = (), *, flags: Iterable[str] = (), limit: str = "") -> Set:
-    return Set(name, type_, tuple(flags), frozenset(canonical_element(each, type_) for each in elements), limit)
+    return Set(name, type_, tuple(flags), frozenset(canonical_element(element, type_) for element in elements), limit)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -237,7 +237,7 @@ def _cached_if_short(canonical: Callable[[str], str]) -> Callable[[str], str]:
 def canonical_actions(text: str) -> str:
     if text in ("", "drop"):
         return "drop"
-    parts = [_canonical_action(each) for each in split_actions(text)]
+    parts = [_canonical_action(split_action) for split_action in split_actions(text)]
     if all(part.startswith("conjunction(") for part in parts):
         parts.sort()  # a set: their order has no meaning
     return ",".join(parts)

@@ -66,7 +66,7 @@ class SwitchTrace:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return tuple(note for each in self.lookups for note in each.notes)
+        return tuple(note for lookup in self.lookups for note in lookup.notes)
 
 
 def parse_trace(output: str) -> SwitchTrace:
@@ -111,7 +111,7 @@ def parse_trace(output: str) -> SwitchTrace:
 
 def _translation(lookups: list[Lookup]) -> str | None:
     """What the last `ct` of the last flow translates."""
-    actions = [each for each in lookups[-1].actions if each.startswith("ct(")] if lookups else []
+    actions = [action for action in lookups[-1].actions if action.startswith("ct(")] if lookups else []
     found = _NAT.search(actions[-1]) if actions else None
     return (found[1] or "") if found else None
 

@@ -88,7 +88,7 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
     def _port(self, row: Any, known: dict[object, api.Port]) -> api.Port:
         port = known.get(row.uuid)
         if port is None:
-            shaping = (each for qos in row.qos for each in (qos, *qos.queues.values()))
+            shaping = (queue for qos in row.qos for queue in (qos, *qos.queues.values()))
             self._holders.update((part.uuid, row.uuid) for part in (*row.interfaces, *shaping))
             port = _port(row)
         self._ports[row.uuid] = port
@@ -283,9 +283,9 @@ def _port(row: Any) -> api.Port:
         tag=_first(row.tag),
         other_config=dict(row.other_config),
         external_ids=dict(row.external_ids),
-        interfaces=tuple(sorted((_interface(each) for each in interfaces), key=lambda each: each.name)),
+        interfaces=tuple(sorted((_interface(interface) for interface in interfaces), key=lambda each: each.name)),
         settings=api.PortSettings(
-            {column: value for each in interfaces for column, value in _columns(each).items()},
+            {column: value for interface in interfaces for column, value in _columns(interface).items()},
             next((_qos(qos) for qos in row.qos if _is_ours(qos)), None),
         ),
         foreign_qos=any(not _is_ours(qos) for qos in row.qos),

@@ -164,8 +164,8 @@ class RealProcesses:
             self._kill(self._marked(process.name))
 
     def _kill(self, leftovers: Iterable[_Marked]) -> None:
-        for each in list(leftovers):
-            with self._opened(each.process) as descriptor:
+        for leftover in list(leftovers):
+            with self._opened(leftover.process) as descriptor:
                 if descriptor is not None and _signal(descriptor, signal.SIGKILL):
                     _exits_within(descriptor, _SIGKILL_SECONDS)
 

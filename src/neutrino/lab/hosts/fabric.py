@@ -51,7 +51,10 @@ def _build_bridges(lines: list[str]) -> None:
 
 def _configure_external_machine() -> None:
     write_sysctls({"ipv6/conf/eth0/accept_dad": 0})
-    addresses = [f"address add {each} dev eth0{' nodad' if ':' in each else ''}" for each in EXTERNAL_ADDRESSES]
+    addresses = [
+        f"address add {external_address} dev eth0{' nodad' if ':' in external_address else ''}"
+        for external_address in EXTERNAL_ADDRESSES
+    ]
     ip_batch(["link set lo up", "link set eth0 up", *addresses])
     checksum_in_software("eth0")
 

@@ -69,12 +69,12 @@ def _by_vlan(desired: Desired) -> dict[int, dict[str, Association]]:
     found: defaultdict[int, dict[str, Association]] = defaultdict(dict)
     for port in desired.ports:  # by id
         whole = desired.host_state.ports[port.id]
-        for each in whole.local_ips if not port.standby else ():
+        for local_ip in whole.local_ips if not port.standby else ():
             # On another network the address may be any port's, or the gateway's, whose traffic this port would get.
-            is_of_network = each.network_id == whole.network_id
-            if is_of_network and ":" not in each.local_ip_address and ":" not in each.fixed_ip:
+            is_of_network = local_ip.network_id == whole.network_id
+            if is_of_network and ":" not in local_ip.local_ip_address and ":" not in local_ip.fixed_ip:
                 one = Association(
-                    each.local_ip_address, each.fixed_ip, port.mac, port.ofport, each.ip_mode == "translate"
+                    local_ip.local_ip_address, local_ip.fixed_ip, port.mac, port.ofport, local_ip.ip_mode == "translate"
                 )
                 found[port.vlan].setdefault(one.local_ip, one)
     return dict(found)
@@ -94,10 +94,10 @@ def _network(options: L2Options, vlan: int, associations: tuple[Association, ...
         egress.flow(_TRACKED, f"ip,{here},ct_state=+trk", "ct_clear", then=options.after_extension(egress)),
         ingress.flow(_TRACKED, f"ip,{here},ct_state=+trk", "ct_clear", then=options.after_ingress(ingress)),
     }
-    for each in associations:
-        flows |= {*_requests(options, egress, here, each), *_packets(options, egress, here, vlan, each)}
-        if each.translated:
-            match = f"ip,{here},ct_state=-trk,dl_src={each.mac},nw_src={each.fixed_ip}"
+    for association in associations:
+        flows |= {*_requests(options, egress, here, association), *_packets(options, egress, here, vlan, association)}
+        if association.translated:
+            match = f"ip,{here},ct_state=-trk,dl_src={association.mac},nw_src={association.fixed_ip}"
             flows.add(ingress.flow(_LOCAL, match, f"ct(table={ingress.number},zone={ZONES | vlan},nat)"))
     return Contribution({options.integration_bridge: flows})
 

@@ -93,7 +93,14 @@ def _governed(desired: Desired) -> Iterator[tuple[LocalPort, QosPolicy]]:
 
 def _limit(policy: QosPolicy, direction: str) -> BandwidthLimit | None:
     """The limit of a direction; a rate of 0 is none, as in Neutron."""
-    return next((each for each in policy.bandwidth_limits if each.direction == direction and each.max_kbps), None)
+    return next(
+        (
+            bandwidth_limit
+            for bandwidth_limit in policy.bandwidth_limits
+            if bandwidth_limit.direction == direction and bandwidth_limit.max_kbps
+        ),
+        None,
+    )
 
 
 def _treatment(policy: QosPolicy) -> bool:
@@ -102,7 +109,14 @@ def _treatment(policy: QosPolicy) -> bool:
 
 
 def _packet_limit(policy: QosPolicy, direction: str) -> PacketRateLimit | None:
-    return next((each for each in policy.packet_rate_limits if each.direction == direction and each.max_kpps), None)
+    return next(
+        (
+            packet_rate_limit
+            for packet_rate_limit in policy.packet_rate_limits
+            if packet_rate_limit.direction == direction and packet_rate_limit.max_kpps
+        ),
+        None,
+    )
 
 
 def _bandwidth(

@@ -101,7 +101,7 @@ class HybridFirewall:
         secured = frozenset(port.id for port in desired.ports if port.hybrid and port.secured)
         try:
             # Before `synced`, rules on the host are newer than the feed's cache: they stay, and ports without any wait.
-            if not complete and (chains := _our_chains(self.iptables.read_rules(each) for each in render.FAMILIES)):
+            if not complete and (chains := _our_chains(self.iptables.read_rules(family) for family in render.FAMILIES)):
                 self._filtered = frozenset(
                     key for key in secured if {render.port_chain(kind, key) for kind in "io"} <= chains
                 )

@@ -15,5 +15,7 @@ class PrefixDelegation(L3Extension):
             return Contribution()
         name, delegations = device(EXTERNAL, gateway.id), namespace.router.delegations
         return Contribution(
-            addresses=tuple(address(name, f"{source_address(each.subnet_id)}/64", nodad=True) for each in delegations)
+            addresses=tuple(
+                address(name, f"{source_address(delegation.subnet_id)}/64", nodad=True) for delegation in delegations
+            )
         )

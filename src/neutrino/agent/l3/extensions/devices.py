@@ -40,7 +40,7 @@ def _addresses(namespace: RouterNamespace) -> Iterator[Address]:
         if gateway.admin_state_up:
             own = {each.ip_address for each in gateway.addresses}
             others = sorted(gateways.external_addresses(namespace.router, number) - own)
-            yield from (address(device(EXTERNAL, gateway.id), f"{each}/32") for each in others)
+            yield from (address(device(EXTERNAL, gateway.id), f"{other}/32") for other in others)
 
 
 def _routes(namespace: RouterNamespace) -> Iterator[Route]:

@@ -50,7 +50,7 @@ class DistributedRouting(L3Extension):
         if namespace.kind == "snat":
             # A packet comes from an instance by sg-…, and its reply leaves to the instance's subnet directly.
             names = ("all", "default", *namespace.inside)
-            sysctls = {f"net/ipv4/conf/{each}/rp_filter": "0" for each in names}
+            sysctls = {f"net/ipv4/conf/{name}/rp_filter": "0" for name in names}
             return Contribution(sysctls=sysctls, device_prefixes=(SNAT_PORT,))
         # The main table has the router's own subnets and comes first, so only packets to the outside reach these.
         routes, rules, has_link = [], [], namespace.link is not None
@@ -67,8 +67,8 @@ class DistributedRouting(L3Extension):
             devices.append(DesiredDevice(outside, peer=peer, peer_namespace=fip, mtu=gateway.mtu))
             addresses.append(address(outside, f"{namespace.link[0]}/31"))
             routes.append(route("0.0.0.0/0", outside, namespace.link[1], table=FLOATING_TABLE))
-            for each in namespace.router.floating_ips:
-                rules.append(rule(FLOATING_PRIORITY, source=f"{each.fixed_ip_address}/32", table=FLOATING_TABLE))
+            for floating_ip in namespace.router.floating_ips:
+                rules.append(rule(FLOATING_PRIORITY, source=f"{floating_ip.fixed_ip_address}/32", table=FLOATING_TABLE))
         return Contribution(
             devices=tuple(devices),
             addresses=tuple(addresses),

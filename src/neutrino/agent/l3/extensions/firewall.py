@@ -86,7 +86,7 @@ class FirewallGroups(L3Extension):
         return Contribution(tables=(_table(namespace, groups),)) if groups else Contribution()
 
     def routers_affected(self, change: StateChange, routers: Iterable[Router]) -> Iterator[str]:
-        return (each.id for each in routers if change.id in _group_ids(each))
+        return (router.id for router in routers if change.id in _group_ids(router))
 
     def statuses(self, router: Router, objects: Objects) -> Iterator[ObjectStatus]:
         known = objects.get(GROUP, {})
@@ -96,7 +96,7 @@ class FirewallGroups(L3Extension):
 
 def _group_ids(router: Router) -> frozenset[str]:
     ports = (*router.interfaces, *router.snat_interfaces)
-    return frozenset(each.firewall_group_id for each in ports if each.firewall_group_id)
+    return frozenset(port.firewall_group_id for port in ports if port.firewall_group_id)
 
 
 def _groups(namespace: RouterNamespace) -> dict[str, FirewallGroup]:
@@ -145,12 +145,12 @@ def _table(namespace: RouterNamespace, groups: Groups) -> Table:
     )
     names = (ENDED, INVALID, *(_name(way, each) for each in distinct for way in ("ingress", "egress")))
     # Counters are read by operators; they are no part of what is compared with the kernel.
-    return Table(chains, declarations=tuple(f"counter {each} {{\n}}" for each in names))
+    return Table(chains, declarations=tuple(f"counter {name} {{\n}}" for name in names))
 
 
 def _routed(namespace: RouterNamespace) -> Iterator[str]:
-    yield from (f"{name} {each.cidr}" for name, port in namespace.ports.items() for each in port.addresses)
-    yield from (f"{each.destination} {each.nexthop}" for each in namespace.router.routes)
+    yield from (f"{name} {address.cidr}" for name, port in namespace.ports.items() for address in port.addresses)
+    yield from (f"{route.destination} {route.nexthop}" for route in namespace.router.routes)
 
 
 def _dispatch(namespace: RouterNamespace, groups: Groups, generation: int) -> Iterator[str]:
@@ -162,7 +162,7 @@ def _dispatch(namespace: RouterNamespace, groups: Groups, generation: int) -> It
     yield f"iifname != {filtered} oifname != {filtered} accept"
     if _is_split(namespace):
         # On its way to `snat-…`, which filters it. The reply does not come back through this namespace.
-        same = ", ".join(f'"{each}" . "{each}"' for each in groups)
+        same = ", ".join(f'"{group}" . "{group}"' for group in groups)
         yield f"iifname . oifname {{ {same} }} accept"
         between = f"iifname {inside} oifname {inside}"
         yield f"{between} ether saddr {REPLY_MAC} goto {ANSWERING}"
@@ -193,11 +193,11 @@ def _spoofed(namespace: RouterNamespace) -> Iterator[Chain]:
     prefixes: defaultdict[str, list[Network]] = defaultdict(list)
     for name, port in namespace.inside.items():
         devices[port.network_id].append(name)
-        prefixes[port.network_id] += [ip_network(each.cidr) for each in port.addresses]
+        prefixes[port.network_id] += [ip_network(address.cidr) for address in port.addresses]
     on_link = [(network, prefix) for network, several in prefixes.items() for prefix in several]
-    for each in namespace.router.routes:
-        behind = ip_network(each.destination)
-        hop = ip_network(each.nexthop)
+    for route in namespace.router.routes:
+        behind = ip_network(route.destination)
+        hop = ip_network(route.nexthop)
         for network in {network for network, prefix in on_link if _overlap(prefix, hop)}:
             # Such as a default route: it covers the addresses of other networks, which these may use.
             if not any(other != network and _overlap(prefix, behind) for other, prefix in on_link):
@@ -214,8 +214,8 @@ def _spoofed(namespace: RouterNamespace) -> Iterator[Chain]:
 
 def _collapsed(prefixes: Iterable[Network], version: int) -> list[str]:
     """Return prefixes as nft takes them in a set: without overlaps."""
-    same = [each for each in prefixes if each.version == version]
-    return [str(each) for each in collapse_addresses(same)]  # type: ignore[type-var]
+    same = [prefix for prefix in prefixes if prefix.version == version]
+    return [str(prefix) for prefix in collapse_addresses(same)]  # type: ignore[type-var]
 
 
 def _overlap(one: Network, other: Network) -> bool:
@@ -226,7 +226,7 @@ def _answering(namespace: RouterNamespace, groups: Groups) -> Iterator[Chain]:
     """Replies between subnets of a distributed router. Errors match no rule of the connection that they are about."""
     if _is_split(namespace):
         up = [name for name in namespace.inside if name not in groups or groups[name].admin_state_up]
-        errors = (f"iifname {_quoted(up)} oifname {_quoted(up)} {each} accept" for each in _ERRORS if up)
+        errors = (f"iifname {_quoted(up)} oifname {_quoted(up)} {error} accept" for error in _ERRORS if up)
         yield Chain(ANSWERING, (*errors, f"goto {EITHER}"))
 
 
@@ -236,7 +236,7 @@ def _verdicts(groups: Groups, way: str) -> str:
 
 
 def _quoted(devices: Iterable[str]) -> str:
-    several = (f'"{each}"' for each in sorted(devices))
+    several = (f'"{device}"' for device in sorted(devices))
     return f"{{ {', '.join(several)} }}"
 
 

@@ -44,15 +44,17 @@ def translated_by(router: Router, number: int) -> tuple[tuple[FloatingIp, ...], 
         return (first.get(network_id) if network_id else home) == number
 
     return (
-        tuple(each for each in router.floating_ips if is_here(each.network_id)),
-        tuple(each for each in router.port_forwardings if is_here(each.network_id)),
+        tuple(floating_ip for floating_ip in router.floating_ips if is_here(floating_ip.network_id)),
+        tuple(port_forwarding for port_forwarding in router.port_forwardings if is_here(port_forwarding.network_id)),
     )
 
 
 def external_addresses(router: Router, number: int) -> set[str]:
     """The IPv4 addresses that packets have outside by this gateway, apart from the gateway's own."""
     floating, forwardings = translated_by(router, number)
-    return {each.floating_ip_address for each in floating} | {each.external_ip_address for each in forwardings}
+    return {each.floating_ip_address for each in floating} | {
+        forwarding.external_ip_address for forwarding in forwardings
+    }
 
 
 def fixed_to_floating(number: int) -> str:
@@ -94,13 +96,13 @@ def _rules(gateways: Mapping[int, RouterInterface]) -> Iterator[Rule]:
         mark = number << _SHIFT
         yield rule(PRIORITY + number, mark=mark, mask=_MASK, table=_table(number))
         others = (each for each in gateways.values() if each.network_id != gateway.network_id)
-        for cidr in sorted({cidr for each in others for cidr in _subnets(each)}):
+        for cidr in sorted({cidr for other in others for cidr in _subnets(other)}):
             yield rule(PRIORITY - 1, destination=cidr, mark=mark, mask=_MASK, table=_table(number))
 
 
 def _subnets(gateway: RouterInterface) -> Iterator[str]:
     """All IPv4 subnets of its network."""
-    for cidr in (*(each.cidr for each in gateway.addresses), *gateway.other_subnets):
+    for cidr in (*(address.cidr for address in gateway.addresses), *gateway.other_subnets):
         if ":" not in cidr:
             yield cidr
 
@@ -121,7 +123,7 @@ def _marks(namespace: RouterNamespace, gateways: Iterable[int]) -> Iterator[str]
 def _sets(router: Router, gateways: dict[int, RouterInterface]) -> Iterator[Set]:
     known: set[str] = set()
     for number, gateway in gateways.items():
-        own = {each.ip_address for each in gateway.addresses if each.version == 4}
+        own = {address.ip_address for address in gateway.addresses if address.version == 4}
         yield nft_set(f"gateway_{number}", "ipv4_addr", sorted(own | external_addresses(router, number)))
         # Of several floating IPs of an instance, that of the first gateway is its source.
         fixed = {each.fixed_ip_address for each in translated_by(router, number)[0]} - known
@@ -155,7 +157,7 @@ def default_routes(
     gateways: Mapping[str, RouterInterface], ipv6_gateway: str = "", *, table: int = MAIN_TABLE
 ) -> Iterator[Route]:
     """One for each IP version, over the next hops of all these gateways, which are given by device."""
-    hops = [each for name, gateway in gateways.items() for each in next_hops(name, gateway, ipv6_gateway)]
+    hops = [next_hop for name, gateway in gateways.items() for next_hop in next_hops(name, gateway, ipv6_gateway)]
     for everything in dict.fromkeys(destination for destination, _ in hops):
         several = (hop for destination, hop in hops if destination == everything)
         yield multipath_route(everything, several, table=table)

@@ -40,16 +40,16 @@ class Metering(L3Extension):
 
 
 def _chain(label: MeteringLabel, direction: str) -> Chain:
-    own = [each for each in label.rules if each.direction == direction]
+    own = [rule for rule in label.rules if rule.direction == direction]
     # Excluded first: a packet that one rule counts and another excludes is not counted.
     rules = (*(f"{_match(each)} return" for each in own if each.excluded), *_counting(label, own))
     return Chain(f"{direction}_{counter(label.id)}", rules)
 
 
 def _counting(label: MeteringLabel, rules: list[MeteringRule]) -> Iterator[str]:
-    for each in rules:
-        if not each.excluded:
-            yield f'{_match(each)} counter name "{counter(label.id)}" return'
+    for rule in rules:
+        if not rule.excluded:
+            yield f'{_match(rule)} counter name "{counter(label.id)}" return'
 
 
 def _match(rule: MeteringRule) -> str:

@@ -195,12 +195,19 @@ def _awaited(namespace: RouterNamespace) -> Iterator[str]:
 
 def _helper_objects(router: Router) -> Iterator[str]:
     """Conntrack helpers, for protocols that announce a second connection inside the first (FTP, TFTP…)."""
-    for helper, protocol in sorted({(each.helper, each.protocol) for each in router.conntrack_helpers}):
+    for helper, protocol in sorted(
+        {(conntrack_helper.helper, conntrack_helper.protocol) for conntrack_helper in router.conntrack_helpers}
+    ):
         yield f'ct helper {helper}_{protocol} {{\ntype "{helper}" protocol {protocol};\n}}'
 
 
 def _helpers(router: Router) -> Iterator[Chain]:
-    wanted = sorted({(each.helper, each.protocol, each.port) for each in router.conntrack_helpers})
+    wanted = sorted(
+        {
+            (conntrack_helper.helper, conntrack_helper.protocol, conntrack_helper.port)
+            for conntrack_helper in router.conntrack_helpers
+        }
+    )
     if wanted:
         yield HELPERS.chain(
             f'{protocol} dport {port} ct helper set "{helper}_{protocol}"' for helper, protocol, port in wanted

@@ -30,7 +30,7 @@ class NdpProxies(L3Extension):
         if gateway is None or not router.enable_ndp_proxy:
             return Contribution()
         name = device(EXTERNAL, gateway.id)
-        addresses = [each.ip_address for each in router.ndp_proxies]
+        addresses = [ndp_proxy.ip_address for ndp_proxy in router.ndp_proxies]
         return Contribution(
             tables=tuple(_tables(namespace, gateway, name, addresses)),
             sysctls={
@@ -38,7 +38,7 @@ class NdpProxies(L3Extension):
                 # The kernel delays proxied replies to let the owner answer first: here there is none.
                 f"net/ipv6/neigh/{name}/proxy_delay": "0",
             },
-            proxies=tuple(proxy_neighbour(name, each) for each in addresses),
+            proxies=tuple(proxy_neighbour(name, address) for address in addresses),
         )
 
 
@@ -54,7 +54,7 @@ def _tables(namespace: RouterNamespace, gateway: RouterInterface, name: str, add
 
 def _in_scope(port: RouterInterface, gateway: RouterInterface) -> Iterator[str]:
     """The IPv6 subnets of a port in the external network's address scope; others are not routed to the outside."""
-    scope = next((each.address_scope_id for each in gateway.addresses if each.version == 6), None)
-    for each in port.addresses:
-        if each.version == 6 and each.address_scope_id == scope:
-            yield each.cidr
+    scope = next((address.address_scope_id for address in gateway.addresses if address.version == 6), None)
+    for address in port.addresses:
+        if address.version == 6 and address.address_scope_id == scope:
+            yield address.cidr

@@ -51,11 +51,11 @@ class RouterQos(L3Extension):
         sets = [_set(direction, unit, limited) for direction in _HOOKS for unit in _DEFAULTS]
         used = {each.name: each for each in sets if each.elements}
         chains = (_chain(direction, quoted(namespace.outsides), used) for direction in _HOOKS)
-        table = Table(tuple(each for each in chains if each.rules), tuple(used.values()), family="ip")
+        table = Table(tuple(chain for chain in chains if chain.rules), tuple(used.values()), family="ip")
         return Contribution(tables=(table,) if used else ())
 
     def routers_affected(self, change: StateChange, routers: Iterable[Router]) -> Iterator[str]:
-        return (each.id for each in routers if change.id in dict(_limited(each)).values())
+        return (router.id for router in routers if change.id in dict(_limited(router)).values())
 
 
 def _limited(router: Router) -> Iterator[tuple[str, str]]:
@@ -91,9 +91,9 @@ def _name(direction: str, unit: str) -> str:
 def _limit(policy: QosPolicy, direction: str, unit: str) -> str:
     """The limit of a policy in one direction; empty if it has none. A rate of 0 is none, as in Neutron."""
     if unit == "packets":
-        for each in policy.packet_rate_limits:
-            if each.direction == direction and each.max_kpps:
-                return _packets(each.max_kpps, each.max_burst_kpps)
+        for packet_rate_limit in policy.packet_rate_limits:
+            if packet_rate_limit.direction == direction and packet_rate_limit.max_kpps:
+                return _packets(packet_rate_limit.max_kpps, packet_rate_limit.max_burst_kpps)
         return ""
     for rule in policy.bandwidth_limits:
         if rule.direction == direction and rule.max_kbps:

@@ -12,7 +12,7 @@ class RouterAdvertisements(L3Extension):
         sysctls = {"net/ipv6/conf/all/accept_ra": "0", "net/ipv6/conf/default/accept_ra": "0"}
         if namespace.router.gateway is not None:
             routes = default_routes(namespace.outside, namespace.gateway, namespace.options.ipv6_gateway)
-            known = any(each.version == 6 for each in routes)
+            known = any(route.version == 6 for route in routes)
             # A standby host of an HA router must not configure an address from an advertisement: it would use it.
             accept = "0" if known or namespace.router.ha is not None else "2"  # 2: although forwarding is on
             sysctls[f"net/ipv6/conf/{namespace.outside}/accept_ra"] = accept

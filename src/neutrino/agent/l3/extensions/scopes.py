@@ -53,7 +53,7 @@ def snat_address(router: Router) -> str | None:
 
 def snat_address_of(router: Router, gateway: RouterInterface | None) -> str | None:
     addresses = gateway.addresses if gateway is not None and router.enable_snat else ()
-    return next((each.ip_address for each in addresses if each.version == 4), None)
+    return next((address.ip_address for address in addresses if address.version == 4), None)
 
 
 def in_scope_of_outside(router: Router, inside: Mapping[str, RouterInterface]) -> str:
@@ -79,15 +79,15 @@ def _between(inside: Mapping[str, RouterInterface], version: int) -> Iterator[st
 def _outside(
     router: Router, number: int, gateway: RouterInterface, inside: Mapping[str, RouterInterface], version: int
 ) -> Iterator[str]:
-    if not any(each.version == version for each in gateway.addresses):
+    if not any(address.version == version for address in gateway.addresses):
         return
     outside, scope = device(EXTERNAL, gateway.id), _scope(gateway, version)
     # A delegated prefix is routed to this router from outside, whatever scope its network is in.
-    delegated = frozenset(each.subnet_id for each in router.delegations)
+    delegated = frozenset(delegation.subnet_id for delegation in router.delegations)
     others = _names(
         name
         for name, other in _scopes(inside, version).items()
-        if other != scope and not delegated & {each.subnet_id for each in inside[name].addresses}
+        if other != scope and not delegated & {address.subnet_id for address in inside[name].addresses}
     )
     if not others:
         return
@@ -109,13 +109,13 @@ def _scopes(inside: Mapping[str, RouterInterface], version: int) -> dict[str, Sc
     return {
         name: _scope(interface, version)
         for name, interface in sorted(inside.items())
-        if any(each.version == version for each in interface.addresses)
+        if any(address.version == version for address in interface.addresses)
     }
 
 
 def _scope(interface: RouterInterface, version: int) -> Scope:
     """All subnets of a network and IP version have the same scope."""
-    return next((each.address_scope_id for each in interface.addresses if each.version == version), None)
+    return next((address.address_scope_id for address in interface.addresses if address.version == version), None)
 
 
 def _names(devices: Iterable[str]) -> str:

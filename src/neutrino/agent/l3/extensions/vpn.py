@@ -32,7 +32,7 @@ class Vpn(L3Extension):
     name = "vpn"
 
     def render(self, namespace: RouterNamespace) -> Contribution:
-        tunnels = [each for service in namespace.router.vpn_services for each in service.connections]
+        tunnels = [connection for service in namespace.router.vpn_services for connection in service.connections]
         if not tunnels or not namespace.outsides:
             return Contribution()
         exempt = SNAT.chain(_exempt(tunnels))
@@ -52,9 +52,9 @@ def _to_snat(namespace: RouterNamespace, tunnels: Iterable[VpnConnection]) -> It
     if not namespace.whole.distributed or namespace.kind != "router":
         return
     peers: defaultdict[str, set[str]] = defaultdict(set)  # by local prefix
-    for each in tunnels:
-        for here in each.local_cidrs:
-            peers[here].update(each.peer_cidrs)
+    for tunnel in tunnels:
+        for here in tunnel.local_cidrs:
+            peers[here].update(tunnel.peer_cidrs)
     local = [(ipaddress.ip_network(here, strict=False), sorted(there)) for here, there in sorted(peers.items())]
     for _, own, _ in by_snat(namespace.whole):
         subnet = ipaddress.ip_network(own.cidr)
@@ -73,7 +73,7 @@ def _exempt(tunnels: Iterable[VpnConnection]) -> Iterator[str]:
     """What is not translated; IPv6 is not in any case."""
     # IKE has to come from port 500 or 4500: the gateway's rule would choose another one.
     yield f"meta mark == {CHARON_MARK:#x} accept"
-    for match in sorted({match for each in tunnels for match in _between(each.local_cidrs, each.peer_cidrs)}):
+    for match in sorted({match for tunnel in tunnels for match in _between(tunnel.local_cidrs, tunnel.peer_cidrs)}):
         if not match.startswith("ip6"):
             yield f"{match} accept"
 
@@ -82,7 +82,7 @@ def _drops(namespace: RouterNamespace, tunnels: Iterable[VpnConnection]) -> Iter
     outside, userspace = quoted(namespace.outsides), namespace.options.vpn_userspace
     # Where the kernel encrypts, packets of tunnels pass the same devices.
     out_of_tunnel, in_no_tunnel = ("", "") if userspace else (" rt ipsec missing", " meta ipsec missing")
-    for here, there in sorted({(each.local_cidrs, each.peer_cidrs) for each in tunnels}):
+    for here, there in sorted({(tunnel.local_cidrs, tunnel.peer_cidrs) for tunnel in tunnels}):
         yield from (f"oifname {outside} {match}{out_of_tunnel} drop" for match in _between(here, there))
         yield from (f"iifname {outside} {match}{in_no_tunnel} drop" for match in _between(there, here))
 
@@ -102,6 +102,6 @@ def _by_version(prefixes: Iterable[str]) -> dict[str, str]:
     found = {}
     for version, same in groupby(networks, key=lambda each: each.version):
         # nft refuses a set whose prefixes overlap.
-        texts = [str(each) for each in ipaddress.collapse_addresses(same)]  # type: ignore[type-var]
+        texts = [str(prefix) for prefix in ipaddress.collapse_addresses(same)]  # type: ignore[type-var]
         found["ip" if version == 4 else "ip6"] = texts[0] if len(texts) == 1 else f"{{ {', '.join(texts)} }}"
     return found

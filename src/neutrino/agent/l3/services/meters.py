@@ -74,23 +74,23 @@ class Ledger(msgspec.Struct, kw_only=True):
 
     def forget_reported(self) -> None:
         """The server has the last report: what ended before it is not needed any more."""
-        self.entries = [each for each in self.entries if not (each.ended and each.reported)]
+        self.entries = [entry for entry in self.entries if not (entry.ended and entry.reported)]
 
     def report(self) -> list[MeteredTraffic]:
-        for each in self.entries:
-            each.reported = each.ended
+        for entry in self.entries:
+            entry.reported = entry.ended
         return [
             MeteredTraffic(
-                id=each.id,
-                label_id=each.label_id,
-                router_id=each.router_id,
-                project_id=each.project_id,
-                packets=each.packets,
-                bytes=each.bytes,
-                first_update=each.first_update,
-                last_update=each.last_update,
+                id=entry.id,
+                label_id=entry.label_id,
+                router_id=entry.router_id,
+                project_id=entry.project_id,
+                packets=entry.packets,
+                bytes=entry.bytes,
+                first_update=entry.first_update,
+                last_update=entry.last_update,
             )
-            for each in self.entries
+            for entry in self.entries
         ]
 
 
@@ -135,7 +135,7 @@ class MeterReports(RouterService):
                 await self._report()
 
     async def measure(self) -> None:
-        metered = {each.id: each.project_id for each in self.routers() if each.metering_labels}
+        metered = {router.id: router.project_id for router in self.routers() if router.metering_labels}
         await asyncio.to_thread(self._tried, self.meters.measure, metered)
 
     async def release(self, router: Router, serving: Serving) -> None:
@@ -192,7 +192,7 @@ class Meters:
         """Read the counters of these routers, given with their projects, and of all that had some."""
         with self._lock:
             ledger = self._open()
-            known = {each.router_id: each.project_id for each in ledger.entries if not each.ended}
+            known = {entry.router_id: entry.project_id for entry in ledger.entries if not entry.ended}
             there = frozenset(self._namespaces())
             for router_id, project_id in {**known, **routers}.items():
                 self._read(ledger, router_id, project_id, there)
@@ -243,8 +243,8 @@ class Meters:
             return None
         boot = _boot_id()
         if ledger.boot != boot:  # the kernel counts from zero again
-            for each in ledger.entries:
-                each.ended = True
+            for entry in ledger.entries:
+                entry.ended = True
             ledger.boot = boot
         return ledger
 
@@ -254,8 +254,8 @@ class Meters:
         for name in self._namespaces():
             if name.startswith((ROUTER, SNAT)):
                 self._read(ledger, name.removeprefix(ROUTER).removeprefix(SNAT), "", frozenset({name}))
-        for each in ledger.entries:
-            each.packets = each.bytes = 0
+        for entry in ledger.entries:
+            entry.packets = entry.bytes = 0
         self._save(ledger)
         return ledger
 

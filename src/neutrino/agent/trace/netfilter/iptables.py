@@ -155,7 +155,7 @@ def _match(option: str, value: str, sets: Mapping[str, AddressSet], packet: Brid
             name, _, side = value.partition(" ")
             own = packet.source if side.startswith("src") else packet.destination
             members = sets[name].members if name in sets else frozenset[str]()
-            return any(ip_address(own) in ip_network(each) for each in members)
+            return any(ip_address(own) in ip_network(member) for member in members)
     return None
 
 

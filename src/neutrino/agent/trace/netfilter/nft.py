@@ -101,9 +101,9 @@ class Rules:
     def base_chains(self, hook: str, version: int) -> list[Chain]:
         """Return the base chains of a hook, in the order in which packets pass them."""
         found = [
-            each
-            for each in self._chains.values()
-            if each.hook == hook and each.table.partition(" ")[0] in _FAMILIES[version]
+            chain
+            for chain in self._chains.values()
+            if chain.hook == hook and chain.table.partition(" ")[0] in _FAMILIES[version]
         ]
         return sorted(found, key=lambda each: each.priority)
 
@@ -205,8 +205,8 @@ class Rules:
 
     def _element(self, table: str, key: Any, elements: Any) -> Any:
         """The element of a set that has the key, or the value of a map; None if there is none."""
-        for each in elements:
-            limited, held = False, each
+        for element in elements:
+            limited, held = False, element
             if isinstance(held, Mapping) and "elem" in held:
                 held = held["elem"]
                 limited = bool(held.get("limit", {}).get("inv"))

@@ -45,10 +45,10 @@ class Link:
         return SessionState(wanted.device, wanted.local, wanted.peer, state, session.was_up, session.is_lost)
 
     def send(self, packets: Iterable[ControlPacket]) -> None:
-        for each in packets:
+        for packet in packets:
             if self.sockets is not None:
                 try:
-                    self.sockets.send(each)
+                    self.sockets.send(packet)
                 except OSError as error:
                     if not self.logged:
                         LOG.info("router %s: nothing can be sent to %s: %s", self.router_id, self.wanted.peer, error)
@@ -165,23 +165,23 @@ class Speaker:
             for link in router.links.values():
                 self._close(link)
         router.wanted = wanted
-        for each in router.links.keys() - set(wanted.sessions):
-            self._end(router.links.pop(each))
+        for key in router.links.keys() - set(wanted.sessions):
+            self._end(router.links.pop(key))
         timing = Timing(wanted.interval, wanted.multiplier)
         states = files.read_states(self.directory / files.STATES / router.id)
         known = {WantedSession(each.device, each.local, each.peer): each for each in states if each.was_up}
-        for each in wanted.sessions:
-            if each not in router.links:
-                router.links[each] = link = Link(router.id, each, self._session(timing))
-                if each in known:
-                    link.session.restore(is_lost=known[each].is_lost, now=now)
-            link = router.links[each]
+        for session in wanted.sessions:
+            if session not in router.links:
+                router.links[session] = link = Link(router.id, session, self._session(timing))
+                if session in known:
+                    link.session.restore(is_lost=known[session].is_lost, now=now)
+            link = router.links[session]
             link.session.configure(timing, now)
             self._note(link)
         self._changed.add(router.id)
 
     def _session(self, timing: Timing) -> BfdSession:
-        used = {link.session.discriminator for each in self._routers.values() for link in each.links.values()}
+        used = {link.session.discriminator for router in self._routers.values() for link in router.links.values()}
         number = random.randint(1, 2**32 - 1)
         while number in used:
             number = random.randint(1, 2**32 - 1)

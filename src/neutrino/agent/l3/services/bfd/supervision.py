@@ -57,7 +57,7 @@ class BfdSessions(RouterService):
 
     def lost_next_hops(self, router: Router) -> frozenset[tuple[str, str]]:
         """Device and address of each. Blocking."""
-        return frozenset((each.device, each.peer) for each in self._states(router) if each.is_lost)
+        return frozenset((state.device, state.peer) for state in self._states(router) if state.is_lost)
 
     def described(self) -> Mapping[str, object]:
         """The number of sessions of this host by state, and of those that are lost."""
@@ -87,7 +87,7 @@ class BfdSessions(RouterService):
                 return [f"next hops are not supervised: {error}"]
         states = await asyncio.to_thread(self._states, router)
         self._log(router.id, states)
-        lost = [each for each in states if each.is_lost]
+        lost = [state for state in states if state.is_lost]
         return [f"next hop {each.peer} on {each.device} is lost: its BFD session is {each.state}" for each in lost]
 
     async def stop(self, router_id: str, *, moved: bool) -> None:
@@ -129,10 +129,10 @@ class BfdSessions(RouterService):
 
     def _log(self, router_id: str, states: tuple[SessionState, ...]) -> None:
         before = {(each.device, each.peer): each.is_lost for each in self._known.get(router_id, ())}
-        for each in states:
-            if each.is_lost != before.get((each.device, each.peer), False):
-                level, what = (logging.WARNING, "lost") if each.is_lost else (logging.INFO, "back")
-                LOG.log(level, "router %s: next hop %s on %s is %s", router_id, each.peer, each.device, what)
+        for state in states:
+            if state.is_lost != before.get((state.device, state.peer), False):
+                level, what = (logging.WARNING, "lost") if state.is_lost else (logging.INFO, "back")
+                LOG.log(level, "router %s: next hop %s on %s is %s", router_id, state.peer, state.device, what)
         self._known[router_id] = states
 
     def _service(self) -> Service:

@@ -45,4 +45,4 @@ def _local(gateway: RouterInterface, next_hop: str) -> str | None:
     """The address of the gateway that the next hop knows it by."""
     if ":" in next_hop and ipaddress.ip_address(next_hop).is_link_local:
         return str(link_local(gateway.mac_address))
-    return next((each.ip_address for each in gateway.addresses if each.gateway_ip == next_hop), None)
+    return next((address.ip_address for address in gateway.addresses if address.gateway_ip == next_hop), None)

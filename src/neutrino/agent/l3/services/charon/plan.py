@@ -63,10 +63,10 @@ def statuses(router: Router, names: Iterable[str], refused: Collection[str] = ()
     up = {connection_id(name) for name in names}
     found: dict[tuple[str, str], str] = {}
     for service in router.vpn_services:
-        enabled = any(each.admin_state_up for each in service.connections)
+        enabled = any(connection.admin_state_up for connection in service.connections)
         if service.connections:
             found[SERVICE, service.id] = ACTIVE if enabled else DOWN
-        for each in service.connections:
-            is_up = each.id in up and each.admin_state_up
-            found[CONNECTION, each.id] = ERROR if each.id in refused else ACTIVE if is_up else DOWN
+        for connection in service.connections:
+            is_up = connection.id in up and connection.admin_state_up
+            found[CONNECTION, connection.id] = ERROR if connection.id in refused else ACTIVE if is_up else DOWN
     return found

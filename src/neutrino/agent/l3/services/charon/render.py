@@ -54,14 +54,16 @@ def served(router: Router) -> tuple[VpnConnection, ...]:
     """The connections whose tunnels this host ends, if it is the active one of an HA router."""
     if router.gateway is None or (router.distributed and not router.centralized):
         return ()
-    enabled = (each for service in router.vpn_services for each in service.connections if each.admin_state_up)
+    enabled = (
+        connection for service in router.vpn_services for connection in service.connections if connection.admin_state_up
+    )
     return tuple(each for each in enabled if _local_address(router, each) is not None)
 
 
 def _local_address(router: Router, connection: VpnConnection) -> str | None:
     """The gateway's address of the peer's IP version, which the API shows as that of the VPN service."""
     addresses = router.gateway.addresses if router.gateway is not None else ()
-    return min((each.ip_address for each in addresses if each.version == connection.version), default=None)
+    return min((address.ip_address for address in addresses if address.version == connection.version), default=None)
 
 
 class Loaded(NamedTuple):

@@ -272,7 +272,7 @@ class Tunnels(RouterService):
         gives up when it sees another status than ACTIVE after that.
         """
         known = self._reported.setdefault(router.id, {})
-        objects = {each.id: each for service in router.vpn_services for each in service.connections}
+        objects = {connection.id: connection for service in router.vpn_services for connection in service.connections}
         found = statuses(router, names, refused)
         for service in router.vpn_services:
             if (SERVICE, service.id) in known:

@@ -68,7 +68,7 @@ class Delegations(RouterService):
 
     async def release(self, router: Router, serving: Serving) -> None:
         """Release prefixes that the router no longer requests, while its gateway still works."""
-        requested = {each.subnet_id for each in router.delegations}
+        requested = {delegation.subnet_id for delegation in router.delegations}
         for subnet_id in self._clients(router.id):
             if subnet_id in requested and not self._has_moved(router, subnet_id):
                 continue
@@ -83,14 +83,14 @@ class Delegations(RouterService):
                 await self.stop(router.id, moved=True)
             return []
         problems = []
-        for each in router.delegations:
-            if not serving.may_stop and self._has_moved(router, each.subnet_id):
+        for delegation in router.delegations:
+            if not serving.may_stop and self._has_moved(router, delegation.subnet_id):
                 continue
             try:
-                await self._start_client(router, each.subnet_id)
-                self._report_prefix(router.id, each)
+                await self._start_client(router, delegation.subnet_id)
+                self._report_prefix(router.id, delegation)
             except (ProcessError, OSError, ValueError) as error:  # of this subnet alone: the router works without it
-                problems.append(f"no prefix for subnet {each.subnet_id}: {error}")
+                problems.append(f"no prefix for subnet {delegation.subnet_id}: {error}")
         return problems
 
     async def stop(self, router_id: str, *, moved: bool) -> None:
@@ -101,9 +101,11 @@ class Delegations(RouterService):
 
     def find(self, router: Router, serving: Serving) -> list[str]:
         asked = serving.active and pd.asked_here(router)
-        requested = [each.subnet_id for each in router.delegations] if asked else []
+        requested = [delegation.subnet_id for delegation in router.delegations] if asked else []
         lines = [line for each in requested for line in self.supervisor.plan(self._service(router, each))]
-        return lines + [f"stop {_name(router.id, each)}" for each in sorted(self._clients(router.id) - set(requested))]
+        return lines + [
+            f"stop {_name(router.id, client)}" for client in sorted(self._clients(router.id) - set(requested))
+        ]
 
     def _clients(self, router_id: str) -> set[str]:
         """The subnets that have a client, by its directory."""

@@ -40,7 +40,7 @@ class Failover:
 
 def has_primary(router: Router, addresses: Iterable[Address]) -> bool:
     """Whether a host with these addresses is the active one."""
-    return router.ha is None or any(each.address == primary_address(router.ha) for each in addresses)
+    return router.ha is None or any(address.address == primary_address(router.ha) for address in addresses)
 
 
 def primary_address(membership: HaMembership) -> str:
@@ -90,8 +90,8 @@ def _excluded(failover: Failover) -> Iterator[str]:
     """All addresses, and the link-local ones of all devices, which are the IPv6 gateways of instances."""
     for name, interface in sorted(failover.ports.items()):
         yield f"{link_local(interface.mac_address)}/64 dev {name} scope link"
-    for each in sorted(failover.addresses):
-        yield f"{each.address} dev {each.device}"
+    for address in sorted(failover.addresses):
+        yield f"{address.address} dev {address.device}"
 
 
 def _route(each: Route) -> str:

@@ -11,7 +11,7 @@ _MISSED = 3  # advertisements after which a delegated prefix is deprecated
 
 def render_radvd(router: Router, options: L3Options) -> str:
     """radvd's configuration; empty where no subnet is advertised."""
-    delegated = frozenset(each.subnet_id for each in router.delegations)
+    delegated = frozenset(delegation.subnet_id for delegation in router.delegations)
     blocks = [
         _interface(interface, advertised, options, delegated)
         for interface in sorted(router.interfaces, key=lambda each: each.id)
@@ -21,7 +21,7 @@ def render_radvd(router: Router, options: L3Options) -> str:
 
 
 def _advertised(interface: RouterInterface) -> list[RouterAddress]:
-    return [each for each in interface.addresses if each.version == 6 and each.ra_mode]
+    return [address for address in interface.addresses if address.version == 6 and address.ra_mode]
 
 
 def _interface(
