@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
+from neutrino.feed.digests import text_of
 from neutrino.server.db.session import Database
 from neutrino.server.features import sources
-from neutrino.server.feed.encoding import Item, MemberSet, digest
 from neutrino.server.feed.readers import read_all
 from neutrino.server.feed.records import PortRecord, Records
+from neutrino.server.feed.stores.members import MemberSet
+from neutrino.server.feed.stores.objects import Item
 from qa.bench.lean_state import ENTRIES, MEMBERS, PEERS
 from tests.support.feed_scope import scope
 
@@ -106,7 +108,7 @@ class Expected:
             "network": {key: self._shared["network"][key] for key in networks},
             "security_group": {key: self._shared["security_group"][key] for key in groups},
             MEMBERS: {key: self._members[key].digest for key in remote},
-            PEERS: {"": digest(sum(self._peers[peer] for peer in peers))},
-            ENTRIES: {key: digest(self._entries[key, ""] - self._entries[key, host]) for key in networks},
+            PEERS: {"": text_of(sum(self._peers[peer] for peer in peers))},
+            ENTRIES: {key: text_of(self._entries[key, ""] - self._entries[key, host]) for key in networks},
         }
         return {kind: keys for kind, keys in found.items() if keys}

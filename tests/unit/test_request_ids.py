@@ -12,14 +12,14 @@ from oslo_log import formatters, log
 
 from neutrino import request_ids
 from neutrino.agent.runtime.queue import WorkQueue
-from neutrino.feed.messages import Cursor, Gone, Put, Synced, Welcome, encode_one, read_from_server
+from neutrino.feed.messages import Cursor, Gone, Put, Synced, Welcome, encode_one, read_from_server, with_request_id
 from neutrino.feed.state import State
 from neutrino.logs import ContextRecord
 from neutrino.model.state import Network, Port
 from neutrino.server.features import sources
-from neutrino.server.feed.encoding import Item, with_request_id
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.records import NetworkRecord, PortRecord
+from neutrino.server.feed.stores.objects import Item
 
 
 class HostEnd:

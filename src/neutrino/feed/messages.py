@@ -235,6 +235,20 @@ _SMALL: Final = 64 * 1024  # bytes of a frame whose parts need not be counted fi
 encode_one = _encoder.encode
 
 
+def encode_put(kind: str, raw: bytes, digest: str) -> bytes:
+    """The message that gives a host an encoded object."""
+    return encode_one(Put(kind=kind, object=msgspec.Raw(raw), digest=digest))
+
+
+def encode_gone(kind: str, key: str) -> bytes:
+    return encode_one(Gone(kind=kind, id=key))
+
+
+def with_request_id(encoded: bytes, request_id: str) -> bytes:
+    """Add the request that caused it to an encoded message, whose encoding is shared by hosts and requests."""
+    return b'%b,"request_id":%b}' % (encoded[:-1], encode_one(request_id))
+
+
 def encode(messages: Iterable[Message]) -> bytes:
     return _encoder.encode(list(messages))
 

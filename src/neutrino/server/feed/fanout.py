@@ -11,11 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Final, cast
 
 from neutrino.feed.digests import text_of
-from neutrino.feed.messages import MAX_BYTES, Synced, encode_one, frame
+from neutrino.feed.messages import MAX_BYTES, Synced, encode_gone, encode_one, frame, with_request_id
 from neutrino.model.roles import ROLES
 from neutrino.model.state import Object
 from neutrino.server.feed.dhcp_scope import DhcpScope
-from neutrino.server.feed.encoding import gone, with_request_id
 from neutrino.server.feed.queues import MemberDifference, Parts, Pending, Several, Watchers
 from neutrino.server.feed.records import Records
 from neutrino.server.feed.stores import ForwardingEntries, HostObjects, ServedKind, Store
@@ -151,7 +150,7 @@ class Fanout:
             rest: Several | Parts | MemberDifference | None = None
             if due is None:
                 item = self._stores[kind].lookup(pending.host, key) if kind in pending.kinds else None
-                messages: Sequence[bytes] = (gone(kind, key) if item is None else item.encoded(),)
+                messages: Sequence[bytes] = (encode_gone(kind, key) if item is None else item.encoded(),)
             elif isinstance(due, Several):
                 messages, rest = self._stores[kind].several(pending, due)
             else:
