@@ -35,9 +35,19 @@ MAX_KINDS: Final = 50
 MISSED: Final = 2**53  # above all positions and cursors
 RULE: Final = "get_change"
 _PARAMETERS: Final = frozenset({"after", "limit", "object_id", "kind", "fields"})
-_c, _h = t.changes.c, t.change_head.c
-_COLUMNS = (_c.position, _c.at, _c.kind, _c.object_id, _c.created, _c.deleted, _c.project_id, _c.request_id)
-_HEAD = sa.select(_h.position, _h.removed, _h.identity).where(_h.id == 1)
+_COLUMNS = (
+    t.changes.c.position,
+    t.changes.c.at,
+    t.changes.c.kind,
+    t.changes.c.object_id,
+    t.changes.c.created,
+    t.changes.c.deleted,
+    t.changes.c.project_id,
+    t.changes.c.request_id,
+)
+_HEAD = sa.select(t.change_head.c.position, t.change_head.c.removed, t.change_head.c.identity).where(
+    t.change_head.c.id == 1
+)
 
 
 @dataclass(frozen=True)
@@ -97,8 +107,8 @@ class Changes:
         return shown, cursors.cursor(last) if head else 0, MISSED if has_missed else 0
 
 
-_LAST = sa.select(sa.func.max(_c.position)).where(
-    _c.project_id == sa.bindparam("project_id"), _c.position <= sa.bindparam("head")
+_LAST = sa.select(sa.func.max(t.changes.c.position)).where(
+    t.changes.c.project_id == sa.bindparam("project_id"), t.changes.c.position <= sa.bindparam("head")
 )
 
 
@@ -109,12 +119,12 @@ def _head(connection: Connection) -> tuple[int, int, str]:
 
 
 def _where(asked: _Asked, after: int, position: int) -> list[sa.ColumnElement[bool]]:
-    where = [_c.position > after, _c.position <= position, _c.kind.in_(list(asked.kinds))]
-    return [*where, _c.object_id == asked.object_id] if asked.object_id is not None else where
+    where = [t.changes.c.position > after, t.changes.c.position <= position, t.changes.c.kind.in_(list(asked.kinds))]
+    return [*where, t.changes.c.object_id == asked.object_id] if asked.object_id is not None else where
 
 
 def _sorted(where: Sequence[sa.ColumnElement[bool]], limit: int) -> sa.Select[Any]:
-    return sa.select(*_COLUMNS).where(*where).order_by(_c.position).limit(limit)
+    return sa.select(*_COLUMNS).where(*where).order_by(t.changes.c.position).limit(limit)
 
 
 def _of_project(asked: _Asked, after: int, position: int, project_id: str) -> sa.Select[Any]:
@@ -125,12 +135,16 @@ def _of_project(asked: _Asked, after: int, position: int, project_id: str) -> sa
     where = _where(asked, after, position)
     owned = [
         sa.and_(
-            _c.kind == history.kind, _c.object_id.in_(sa.select(table.c.id).where(table.c.project_id == project_id))
+            t.changes.c.kind == history.kind,
+            t.changes.c.object_id.in_(sa.select(table.c.id).where(table.c.project_id == project_id)),
         )
         for table, history in t.histories().items()
         if history.feed and history.kind in asked.kinds
     ]
-    halves = [[*where, _c.project_id == project_id], [*where, _c.project_id.is_(None), sa.or_(sa.false(), *owned)]]
+    halves = [
+        [*where, t.changes.c.project_id == project_id],
+        [*where, t.changes.c.project_id.is_(None), sa.or_(sa.false(), *owned)],
+    ]
     both = sa.union_all(*(sa.select(_sorted(half, asked.limit).subquery()) for half in halves)).subquery()
     return sa.select(both).order_by(both.c.position).limit(asked.limit)
 

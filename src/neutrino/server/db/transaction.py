@@ -254,9 +254,8 @@ def count_all(table: sa.FromClause) -> sa.Select[Any]:
 _KIND = sa.select(t.changes.c.kind).where(t.changes.c.id == sa.bindparam("id"))
 # For SQLite's driver: every write executes it, and SQLAlchemy's part in that was a twentieth of creating a port.
 _ADVANCE_HEAD = f"UPDATE {t.change_head.name} SET position = position + ? WHERE id = 1 RETURNING position"  # noqa: S608
-_u = t.quota_usages.c
-_KEY = sa.and_(_u.project_id == sa.bindparam("p"), _u.resource == sa.bindparam("r"))
+_KEY = sa.and_(t.quota_usages.c.project_id == sa.bindparam("p"), t.quota_usages.c.resource == sa.bindparam("r"))
 _AMOUNT = sa.bindparam("n", type_=sa.Integer)
-_COUNT = sa.update(t.quota_usages).where(_KEY).values(used=_u.used + _AMOUNT)
-_COUNT_LIMITED = _COUNT.where(_u.used + _AMOUNT <= sa.bindparam("limit", type_=sa.Integer))
-_COUNTED = sa.select(_u.used).where(_KEY)
+_COUNT = sa.update(t.quota_usages).where(_KEY).values(used=t.quota_usages.c.used + _AMOUNT)
+_COUNT_LIMITED = _COUNT.where(t.quota_usages.c.used + _AMOUNT <= sa.bindparam("limit", type_=sa.Integer))
+_COUNTED = sa.select(t.quota_usages.c.used).where(_KEY)

@@ -39,12 +39,17 @@ from neutrino.server.ml2.views import PORTS, subnets_of
 LOG = logging.getLogger(__name__)
 RESERVED: Final = "reserved_dhcp_port"
 MACS = 8  # derived MAC addresses that are tried for a port
-_a, _b, _p = t.agents.c, t.network_dhcp_agents.c, t.ports.c
-_AGENTS = sa.select(_a.id, _a.host, _a.configurations).where(_a.agent_type == words.DHCP).order_by(_a.id)
-_IS_SERVING = _a.id.in_(sa.select(_b.agent_id).where(_b.network_id == sa.bindparam("network")))
+_AGENTS = (
+    sa.select(t.agents.c.id, t.agents.c.host, t.agents.c.configurations)
+    .where(t.agents.c.agent_type == words.DHCP)
+    .order_by(t.agents.c.id)
+)
+_IS_SERVING = t.agents.c.id.in_(
+    sa.select(t.network_dhcp_agents.c.agent_id).where(t.network_dhcp_agents.c.network_id == sa.bindparam("network"))
+)
 _SERVING = RowsLookup(_AGENTS.where(_IS_SERVING))
-_SERVING_OR_ONE = RowsLookup(_AGENTS.where(sa.or_(_IS_SERVING, _a.id == sa.bindparam("joining"))))
-_SERVING_OR_SOME = _AGENTS.where(sa.or_(_IS_SERVING, _a.id.in_(sa.bindparam("joining", expanding=True))))
+_SERVING_OR_ONE = RowsLookup(_AGENTS.where(sa.or_(_IS_SERVING, t.agents.c.id == sa.bindparam("joining"))))
+_SERVING_OR_SOME = _AGENTS.where(sa.or_(_IS_SERVING, t.agents.c.id.in_(sa.bindparam("joining", expanding=True))))
 
 
 def _read_agents(connection: Connection, network_id: str, joining: Sequence[str]) -> Sequence[Any]:
@@ -56,23 +61,28 @@ def _read_agents(connection: Connection, network_id: str, joining: Sequence[str]
     return connection.execute(_SERVING_OR_SOME, {"network": network_id, "joining": list(joining)}).all()
 
 
-_PORTS = PORTS.load_kept(_p.network_id == sa.bindparam("network"), _p.device_owner == DHCP_OWNER)
+_PORTS = PORTS.load_kept(t.ports.c.network_id == sa.bindparam("network"), t.ports.c.device_owner == DHCP_OWNER)
 _TAKEN = Lookup(
-    sa.select(_p.mac_address).where(
-        _p.network_id == sa.bindparam("network"),
-        _p.mac_address.in_([sa.bindparam(f"mac{number}") for number in range(MACS)]),
+    sa.select(t.ports.c.mac_address).where(
+        t.ports.c.network_id == sa.bindparam("network"),
+        t.ports.c.mac_address.in_([sa.bindparam(f"mac{number}") for number in range(MACS)]),
     ),
     scalars,
 )
 _ON_HOST = (
-    sa.select(_b.network_id, _a.host, _p.vif_type)
+    sa.select(t.network_dhcp_agents.c.network_id, t.agents.c.host, t.ports.c.vif_type)
     .select_from(
         t.network_dhcp_agents.join(t.agents).outerjoin(
-            t.ports, sa.and_(_p.network_id == _b.network_id, _p.host == _a.host, _p.device_owner == DHCP_OWNER)
+            t.ports,
+            sa.and_(
+                t.ports.c.network_id == t.network_dhcp_agents.c.network_id,
+                t.ports.c.host == t.agents.c.host,
+                t.ports.c.device_owner == DHCP_OWNER,
+            ),
         )
     )
-    .where(_a.agent_type == words.DHCP, _a.host == sa.bindparam("on_host"))
-    .order_by(_b.network_id)
+    .where(t.agents.c.agent_type == words.DHCP, t.agents.c.host == sa.bindparam("on_host"))
+    .order_by(t.network_dhcp_agents.c.network_id)
 )
 
 

@@ -44,8 +44,7 @@ from neutrino.server.scheduling.scheduler import AgentScheduler, Move, Placement
 LOG = logging.getLogger(__name__)
 BATCH = 50  # networks placed in one transaction, each with its port
 RECONCILE_ROUNDS = 5  # of `reconcile_ports`: a network that keeps changing is reconciled by the requests that change it
-_a, _b, _n, _s = t.agents.c, t.network_dhcp_agents.c, t.networks.c, t.subnets.c
-_HAS_DHCP = sa.exists().where(_s.network_id == _n.id, _s.enable_dhcp)
+_HAS_DHCP = sa.exists().where(t.subnets.c.network_id == t.networks.c.id, t.subnets.c.enable_dhcp)
 
 
 @dataclass(eq=False)
@@ -145,7 +144,9 @@ class DhcpScheduler(AgentScheduler):
         with self.ports.operations.write([], steps) as tx:
             if change.trim:
                 _require_agents(tx, object_id, agents.hosted)
-            gone = sa.delete(t.network_dhcp_agents).where(_b.network_id == object_id, _b.agent_id.in_(leaving))
+            gone = sa.delete(t.network_dhcp_agents).where(
+                t.network_dhcp_agents.c.network_id == object_id, t.network_dhcp_agents.c.agent_id.in_(leaving)
+            )
             if leaving and not tx.execute(gone).rowcount:  # another server moved it: look again
                 raise Stale
             self._join(tx, object_id, joining, if_lacking=fill)
@@ -177,7 +178,9 @@ class DhcpScheduler(AgentScheduler):
     @staticmethod
     def _read_hints(connection: Connection, network_id: str) -> list[str]:
         """The availability zones that a network shall be served in."""
-        hints = connection.execute(sa.select(_n.availability_zone_hints).where(_n.id == network_id)).scalar()
+        hints = connection.execute(
+            sa.select(t.networks.c.availability_zone_hints).where(t.networks.c.id == network_id)
+        ).scalar()
         if hints is None:
             raise errors.NetworkNotFound(id=network_id)
         return msgspec.json.decode(hints, type=list[str])
@@ -223,7 +226,7 @@ class DhcpScheduler(AgentScheduler):
     @property
     def _wanted(self) -> sa.ColumnElement[int]:
         """How many agents a network should have, as a part of statements on networks."""
-        return agents_wanted(_n.id, self.options.agents_per_object)
+        return agents_wanted(t.networks.c.id, self.options.agents_per_object)
 
     def _lacks_agent_on(self, connection: Connection, network_id: str, agent_id: str) -> bool:
         """Whether the agent can serve a segment of a routed network that has too few agents; True if it is not routed."""
@@ -252,8 +255,8 @@ class DhcpScheduler(AgentScheduler):
 
     @cached_property
     def _insert_if_lacking(self) -> sa.Insert:
-        row = sa.select(_n.id, sa.bindparam("agent_id", type_=sa.String), sa.false()).where(
-            _n.id == sa.bindparam("network_id"), NETWORKS.placed < self._wanted
+        row = sa.select(t.networks.c.id, sa.bindparam("agent_id", type_=sa.String), sa.false()).where(
+            t.networks.c.id == sa.bindparam("network_id"), NETWORKS.placed < self._wanted
         )
         insert = sa.insert(t.network_dhcp_agents).from_select(["network_id", "agent_id", "requested"], row)
         return insert.execution_options(preserve_rowcount=True)  # PostgreSQL's driver drops the row count otherwise
@@ -261,13 +264,15 @@ class DhcpScheduler(AgentScheduler):
     # --- surplus --------------------------------------------------------------------------------------------------
 
     def with_surplus(self, connection: Connection) -> Sequence[str]:
-        automatic = NETWORKS.serving_if(sa.not_(_b.requested))
-        statement = sa.select(_n.id).where(automatic > self._wanted).order_by(_n.id)
+        automatic = NETWORKS.serving_if(sa.not_(t.network_dhcp_agents.c.requested))
+        statement = sa.select(t.networks.c.id).where(automatic > self._wanted).order_by(t.networks.c.id)
         return connection.execute(statement, {"cutoff": self.registry.cutoff()}).scalars().all()
 
     def _surplus(self, connection: Connection, network_id: str, agents: Agents) -> list[str]:
         """The live agents that a network has beyond those wanted, for each segment, besides those by request."""
-        by_server = sa.select(_b.agent_id).where(_b.network_id == network_id, sa.not_(_b.requested))
+        by_server = sa.select(t.network_dhcp_agents.c.agent_id).where(
+            t.network_dhcp_agents.c.network_id == network_id, sa.not_(t.network_dhcp_agents.c.requested)
+        )
         automatic = set(connection.execute(by_server).scalars())
         placed = [c for c in agents.candidates if c.id in automatic]
         segments = read_segment_hosts(connection, network_id, [c.host for c in placed])
@@ -282,7 +287,9 @@ class DhcpScheduler(AgentScheduler):
     def add(self, agent_id: str, object_id: str) -> None:
         """However many other agents have the network."""
         with self.db.read() as connection:
-            agent = connection.execute(sa.select(_a.agent_type, _a.admin_state_up).where(_a.id == agent_id)).first()
+            agent = connection.execute(
+                sa.select(t.agents.c.agent_type, t.agents.c.admin_state_up).where(t.agents.c.id == agent_id)
+            ).first()
         if agent is None:
             raise errors.AgentNotFound(id=agent_id)
         if agent.agent_type != words.DHCP or not agent.admin_state_up:
@@ -318,7 +325,7 @@ class DhcpScheduler(AgentScheduler):
         """Give a routed network to others if its agent on the host turns out to be on none of its segments."""
         with self.db.read() as connection:
             segments = read_segment_hosts(connection, network_id, [host])
-            of_host = sa.select(_a.id).where(_a.agent_type == words.DHCP, _a.host == host)
+            of_host = sa.select(t.agents.c.id).where(t.agents.c.agent_type == words.DHCP, t.agents.c.host == host)
             agent_id = connection.execute(of_host).scalar()
         if segments.is_routed and segments.of_host.get(host, "") is None and agent_id is not None:
             self.try_place(network_id, PlacementChange(leave=[agent_id], fill=True))
@@ -335,7 +342,9 @@ class DhcpScheduler(AgentScheduler):
         if not self.options.automatic:
             return 0
         with self.db.read() as connection:
-            found = connection.execute(sa.select(t.agents).where(_a.agent_type == words.DHCP, _a.host == host)).first()
+            found = connection.execute(
+                sa.select(t.agents).where(t.agents.c.agent_type == words.DHCP, t.agents.c.host == host)
+            ).first()
         if found is None or not found.admin_state_up or not self.registry.alive(found._asdict()):
             return 0
         # In batches: a cloud whose only DHCP agent was lost has thousands of networks to place.
@@ -351,18 +360,20 @@ class DhcpScheduler(AgentScheduler):
     @retried
     def _take_batch(self, agent_id: str, host: str, zone: str | None, after: str) -> tuple[int, str | None]:
         """Place the next networks that lack an agent and fit the agent's zone; how many, and the id to continue after."""
-        for_zone = _n.availability_zone_hints.contains(encode(zone), autoescape=True) if zone else sa.false()
+        for_zone = t.networks.c.availability_zone_hints.contains(encode(zone), autoescape=True) if zone else sa.false()
         if not self.options.default_zones or zone in self.options.default_zones:
-            for_zone = sa.or_(for_zone, _n.availability_zone_hints == "[]")
-        has = sa.exists().where(_b.network_id == _n.id, _b.agent_id == agent_id)
+            for_zone = sa.or_(for_zone, t.networks.c.availability_zone_hints == "[]")
+        has = sa.exists().where(
+            t.network_dhcp_agents.c.network_id == t.networks.c.id, t.network_dhcp_agents.c.agent_id == agent_id
+        )
         statement = (
-            sa.select(_n.id, _n.revision_number, _n.availability_zone_hints)
-            .where(_n.id > after, _HAS_DHCP, for_zone, ~has, NETWORKS.placed < self._wanted)
-            .order_by(_n.id)
+            sa.select(t.networks.c.id, t.networks.c.revision_number, t.networks.c.availability_zone_hints)
+            .where(t.networks.c.id > after, _HAS_DHCP, for_zone, ~has, NETWORKS.placed < self._wanted)
+            .order_by(t.networks.c.id)
             .limit(BATCH)
         )
         with self.db.read() as connection:
-            if not exists(connection, _a.id == agent_id):
+            if not exists(connection, t.agents.c.id == agent_id):
                 return 0, None  # deleted meanwhile
             rows = connection.execute(statement).all()
             # LIKE ignores case on some databases; zones are case-sensitive.
@@ -387,10 +398,14 @@ def _require_agents(tx: Transaction, network_id: str, expected: Collection[str])
 
     Two servers that each take it from another agent would leave it without any.
     """
-    found = tx.execute(sa.select(_b.agent_id).where(_b.network_id == network_id).with_for_update()).scalars()
+    found = tx.execute(
+        sa.select(t.network_dhcp_agents.c.agent_id)
+        .where(t.network_dhcp_agents.c.network_id == network_id)
+        .with_for_update()
+    ).scalars()
     if set(found) != set(expected):
         raise Stale
-    tx.exclude_other_nodes(_n.name, [network_id])
+    tx.exclude_other_nodes(t.networks.c.name, [network_id])
 
 
 def _log_agents(network_id: str, agent_ids: Sequence[str]) -> None:

@@ -19,9 +19,8 @@ from neutrino.server.ml2.ports.host_subnets import SWITCHES, reached_segments
 from neutrino.server.ml2.segments import read_segments
 from neutrino.server.scheduling.placements import Candidate, choose, lacking
 
-_a, _s = t.agents.c, t.subnets.c
-_SWITCHES = sa.select(_a.host, _a.configurations).where(
-    _a.agent_type.in_(SWITCHES), _a.host.in_(sa.bindparam("hosts", expanding=True))
+_SWITCHES = sa.select(t.agents.c.host, t.agents.c.configurations).where(
+    t.agents.c.agent_type.in_(SWITCHES), t.agents.c.host.in_(sa.bindparam("hosts", expanding=True))
 )
 _other = t.subnets.alias().c  # an alias, so that SQLAlchemy does not correlate it with the outer statement
 _DHCP_SEGMENTS = Lookup(

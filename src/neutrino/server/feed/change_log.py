@@ -26,25 +26,31 @@ CHUNK: Final = 128  # rows per statement that gives positions
 READING_SHARE: Final = 0.1  # of the time, in the long run
 READING_BURST: Final = 0.06  # seconds of reading before any pause: about ten single changes
 MAX_PAUSE: Final = 0.1  # seconds between two reads
-_c, _h = t.changes.c, t.change_head.c
-_HEAD = Lookup(sa.select(_h.identity, _h.position, _h.removed).where(_h.id == 1), first)
+_HEAD = Lookup(
+    sa.select(t.change_head.c.identity, t.change_head.c.position, t.change_head.c.removed).where(
+        t.change_head.c.id == 1
+    ),
+    first,
+)
 _MOVE_HEAD = (
     sa.update(t.change_head)
-    .where(_h.id == 1, _h.position == sa.bindparam("before", type_=sa.BigInteger))
+    .where(t.change_head.c.id == 1, t.change_head.c.position == sa.bindparam("before", type_=sa.BigInteger))
     .values(position=sa.bindparam("after", type_=sa.BigInteger))
 )
-_PENDING = Lookup(sa.select(_c.id).where(_c.position.is_(None)).order_by(_c.id).limit(BATCH), scalars)
+_PENDING = Lookup(
+    sa.select(t.changes.c.id).where(t.changes.c.position.is_(None)).order_by(t.changes.c.id).limit(BATCH), scalars
+)
 _AFTER = Lookup(
-    sa.select(_c.position, _c.kind, _c.object_id, _c.request_id)
-    .where(_c.position > sa.bindparam("after", type_=sa.BigInteger))
-    .order_by(_c.position)
+    sa.select(t.changes.c.position, t.changes.c.kind, t.changes.c.object_id, t.changes.c.request_id)
+    .where(t.changes.c.position > sa.bindparam("after", type_=sa.BigInteger))
+    .order_by(t.changes.c.position)
     .limit(BATCH),
     lambda rows: [Row(*row) for row in rows],
 )
 _OLDEST = (
-    sa.select(_c.position, _c.at)
-    .where(_c.position > sa.bindparam("after", type_=sa.BigInteger))
-    .order_by(_c.position)
+    sa.select(t.changes.c.position, t.changes.c.at)
+    .where(t.changes.c.position > sa.bindparam("after", type_=sa.BigInteger))
+    .order_by(t.changes.c.position)
     .limit(BATCH)
 )
 
@@ -52,10 +58,10 @@ _OLDEST = (
 @cache
 def _give_to(count: int) -> sa.Update:
     """Gives so many rows their positions. Compiled once for each power of two: a hundred statements would take 10 MB."""
-    ids = [sa.bindparam(f"id_{i}", type_=_c.id.type) for i in range(count)]
-    positions = [(key, sa.bindparam(f"position_{i}", type_=_c.position.type)) for i, key in enumerate(ids)]
-    unplaced = sa.update(t.changes).where(_c.id.in_(ids), _c.position.is_(None))
-    return unplaced.values(position=sa.case(*positions, value=_c.id))
+    ids = [sa.bindparam(f"id_{i}", type_=t.changes.c.id.type) for i in range(count)]
+    positions = [(key, sa.bindparam(f"position_{i}", type_=t.changes.c.position.type)) for i, key in enumerate(ids)]
+    unplaced = sa.update(t.changes).where(t.changes.c.id.in_(ids), t.changes.c.position.is_(None))
+    return unplaced.values(position=sa.case(*positions, value=t.changes.c.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,11 @@ class ChangeLog:
         return True
 
     def _rename(self, before: Head) -> None:
-        unchanged = sa.and_(_h.id == 1, _h.identity == before.identity, _h.position == before.position)
+        unchanged = sa.and_(
+            t.change_head.c.id == 1,
+            t.change_head.c.identity == before.identity,
+            t.change_head.c.position == before.position,
+        )
         with self.db.transaction() as tx:
             tx.change(sa.update(t.change_head).where(unchanged).values(identity=renewed(before.identity)))
 
@@ -172,8 +182,12 @@ class ChangeLog:
     def _remove(self, last: int) -> int:
         with self.db.transaction() as tx:
             # Together: a reader that misses these rows finds `removed` ahead of it. `<`: other processes compact too.
-            tx.write(sa.update(t.change_head).where(_h.id == 1, _h.removed < last).values(removed=last))
-            return tx.execute(sa.delete(t.changes).where(_c.position <= last)).rowcount
+            tx.write(
+                sa.update(t.change_head)
+                .where(t.change_head.c.id == 1, t.change_head.c.removed < last)
+                .values(removed=last)
+            )
+            return tx.execute(sa.delete(t.changes).where(t.changes.c.position <= last)).rowcount
 
 
 def _last_old(rows: Sequence[Any], cutoff: str, present: str) -> tuple[int, bool]:

@@ -20,11 +20,12 @@ from neutrino.server.hosts.registry import timestamp
 
 COUNT_SECONDS: Final = 15.0  # counts are not repeated within this time, however often they are asked for
 Values = dict[tuple[str, ...], float]
-_a = t.agents.c
 _PORTS = sa.select(t.ports.c.status, sa.func.count()).group_by(t.ports.c.status)
-_LATE = _a.heartbeat_timestamp < sa.bindparam("cutoff", type_=sa.String)
-_STATE = sa.case((sa.not_(_a.admin_state_up), "disabled"), (_LATE, "late"), else_="alive")
-_AGENTS = sa.select(_a.agent_type, _STATE.label("state"), sa.func.count()).group_by(_a.agent_type, sa.text("state"))
+_LATE = t.agents.c.heartbeat_timestamp < sa.bindparam("cutoff", type_=sa.String)
+_STATE = sa.case((sa.not_(t.agents.c.admin_state_up), "disabled"), (_LATE, "late"), else_="alive")
+_AGENTS = sa.select(t.agents.c.agent_type, _STATE.label("state"), sa.func.count()).group_by(
+    t.agents.c.agent_type, sa.text("state")
+)
 
 
 @contextlib.contextmanager

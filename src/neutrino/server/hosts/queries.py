@@ -29,15 +29,23 @@ LEFT_SECONDS: Final = 300.0  # after its end a row may belong to a server whose 
 FIRST_WAIT: Final = 0.01  # seconds between two looks for the answer; grows
 LONGEST_WAIT: Final = 0.2
 GROWTH: Final = 1.4
-_q = t.host_queries.c
 _ID = sa.bindparam("query", type_=sa.String)
-_ANSWER = sa.select(_q.answer, _q.error).where(_q.id == _ID)
-_OPEN = sa.select(_q.id, _q.host, _q.kind, _q.question, _q.expires_at).where(_q.answer.is_(None), _q.error.is_(None))
+_ANSWER = sa.select(t.host_queries.c.answer, t.host_queries.c.error).where(t.host_queries.c.id == _ID)
+_OPEN = sa.select(
+    t.host_queries.c.id,
+    t.host_queries.c.host,
+    t.host_queries.c.kind,
+    t.host_queries.c.question,
+    t.host_queries.c.expires_at,
+).where(t.host_queries.c.answer.is_(None), t.host_queries.c.error.is_(None))
 _OPEN_ON_HOST = (
     sa.select(sa.func.count())
     .select_from(t.host_queries)
     .where(
-        _q.host == sa.bindparam("on_host"), _q.answer.is_(None), _q.error.is_(None), _q.expires_at > sa.bindparam("at")
+        t.host_queries.c.host == sa.bindparam("on_host"),
+        t.host_queries.c.answer.is_(None),
+        t.host_queries.c.error.is_(None),
+        t.host_queries.c.expires_at > sa.bindparam("at"),
     )
 )
 
@@ -115,7 +123,7 @@ class HostQueries:
     @retried
     def _delete(self, ids: Collection[str]) -> None:
         with self.db.transaction() as tx:
-            tx.write(sa.delete(t.host_queries).where(_q.id.in_(ids)))
+            tx.write(sa.delete(t.host_queries).where(t.host_queries.c.id.in_(ids)))
 
 
 @dataclass
@@ -132,7 +140,7 @@ class OpenQueries:
 
     def read(self, connection: Connection, ids: Collection[str] | None = None) -> list[tuple[str, Query]]:
         """The open ones of these, or all, each with its host."""
-        statement = _OPEN if ids is None else _OPEN.where(_q.id.in_(ids))
+        statement = _OPEN if ids is None else _OPEN.where(t.host_queries.c.id.in_(ids))
         return [(row.host, self._query(row)) for row in connection.execute(statement)]
 
     def _query(self, row: Any) -> Query:
@@ -170,17 +178,22 @@ class OpenQueries:
     def take_answer(self, host: str, answer: Answer) -> None:
         """Write an answer into its row: only of the host that was asked, and only the first one."""
         values = {"error": answer.error} if answer.error else {"answer": bytes(answer.result).decode()}
-        mine = sa.and_(_q.id == answer.id, _q.host == host, _q.answer.is_(None), _q.error.is_(None))
+        mine = sa.and_(
+            t.host_queries.c.id == answer.id,
+            t.host_queries.c.host == host,
+            t.host_queries.c.answer.is_(None),
+            t.host_queries.c.error.is_(None),
+        )
         with self.db.transaction() as tx:
             tx.write(sa.update(t.host_queries).where(mine).values(values))
 
     @retried
     def sweep(self) -> int:
         """Delete rows that their process has left; returns how many."""
-        old = _q.expires_at < self.clock() - LEFT_SECONDS
+        old = t.host_queries.c.expires_at < self.clock() - LEFT_SECONDS
         with self.db.read() as connection:
-            ids = list(connection.execute(sa.select(_q.id).where(old).limit(1000)).scalars())
+            ids = list(connection.execute(sa.select(t.host_queries.c.id).where(old).limit(1000)).scalars())
         if ids:
             with self.db.transaction() as tx:
-                tx.write(sa.delete(t.host_queries).where(_q.id.in_(ids)))
+                tx.write(sa.delete(t.host_queries).where(t.host_queries.c.id.in_(ids)))
         return len(ids)

@@ -30,16 +30,15 @@ LOG = logging.getLogger(__name__)
 Row = Object | sa.RowMapping
 MAX_LOAD = 2**31 - 1  # of the database's integers
 _FORMAT = "%Y-%m-%dT%H:%M:%SZ"
-_c = t.agents.c
 _decode = msgspec.json.decode
-_KNOWN = sa.select(t.agents).where(_c.host.in_(sa.bindparam("hosts", expanding=True)))
-_LIVE = sa.select(_c.host, _c.configurations).where(
-    _c.agent_type == words.OVS, _c.heartbeat_timestamp >= sa.bindparam("cutoff")
+_KNOWN = sa.select(t.agents).where(t.agents.c.host.in_(sa.bindparam("hosts", expanding=True)))
+_LIVE = sa.select(t.agents.c.host, t.agents.c.configurations).where(
+    t.agents.c.agent_type == words.OVS, t.agents.c.heartbeat_timestamp >= sa.bindparam("cutoff")
 )
-_HEARTBEATS = sa.select(_c.heartbeat_timestamp).where(_c.agent_type == sa.bindparam("type"))
+_HEARTBEATS = sa.select(t.agents.c.heartbeat_timestamp).where(t.agents.c.agent_type == sa.bindparam("type"))
 _ON_HOST = Lookup(
-    sa.select(t.agents).where(_c.host == sa.bindparam("on_host")),
-    lambda rows: [dict(zip(_c.keys(), row, strict=True)) for row in rows],
+    sa.select(t.agents).where(t.agents.c.host == sa.bindparam("on_host")),
+    lambda rows: [dict(zip(t.agents.c.keys(), row, strict=True)) for row in rows],
 )
 
 
@@ -97,7 +96,7 @@ class Registry:
             reports = [replace(self._write_one(tx, s, known.get(_key(s)), now), refusal=_refusal(s)) for s in states]
             # All heartbeats in one statement: they are nearly all reports of a large cloud.
             beats = [report.agent_id for report in reports if report.is_heartbeat]
-            statement = sa.update(t.agents).where(_c.id.in_(beats)).values(heartbeat_timestamp=timestamp(now))
+            statement = sa.update(t.agents).where(t.agents.c.id.in_(beats)).values(heartbeat_timestamp=timestamp(now))
             if beats:  # Stale if an agent was deleted meanwhile: its report creates it again
                 tx.change(statement, rows=len(beats))
         return reports
@@ -115,10 +114,10 @@ class Registry:
         values["heartbeat_timestamp"] = timestamp(now)
         if state.start_flag:
             values["started_at"] = timestamp(now)
-        statement = sa.update(t.agents).where(_c.id == before["id"]).values(values)
+        statement = sa.update(t.agents).where(t.agents.c.id == before["id"]).values(values)
         if revived:
             # Exactly one of concurrent reports revives the agent: that one schedules networks and routers to it.
-            statement = statement.where(_c.heartbeat_timestamp == before["heartbeat_timestamp"])
+            statement = statement.where(t.agents.c.heartbeat_timestamp == before["heartbeat_timestamp"])
         tx.change(statement)
         if _is_read_by_feed(state, before):
             tx.record("agent", before["id"])
@@ -176,12 +175,12 @@ class Registry:
 
     def has_live(self, connection: Connection, host: str, agent_type: str) -> bool:
         """Whether the host has an agent of the type that is alive."""
-        recent = _c.heartbeat_timestamp >= self.cutoff()
-        return exists(connection, _c.host == host, _c.agent_type == agent_type, recent)
+        recent = t.agents.c.heartbeat_timestamp >= self.cutoff()
+        return exists(connection, t.agents.c.host == host, t.agents.c.agent_type == agent_type, recent)
 
 
 def check_agent(connection: Connection, key: str) -> None:
-    if not exists(connection, _c.id == key):
+    if not exists(connection, t.agents.c.id == key):
         raise errors.AgentNotFound(id=key)
 
 

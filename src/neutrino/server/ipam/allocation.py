@@ -25,16 +25,15 @@ from neutrino.server.ipam.subnet_rules import eui64, is_auto_address, usable
 FixedIp = dict[str, Any]  # subnet_id and ip_address, as the API shows an address of a port
 ROUTER_OWNERS = (*INTERFACES, SNAT)
 DHCP_OWNER = "network:dhcp"
-_a = t.ip_allocations.c
-_ALLOCATED = sa.select(_a.ip_address).where(_a.subnet_id == sa.bindparam("subnet"))
-_ALLOCATED_AMONG = _ALLOCATED.where(_a.ip_address.in_(sa.bindparam("addresses", expanding=True)))
+_ALLOCATED = sa.select(t.ip_allocations.c.ip_address).where(t.ip_allocations.c.subnet_id == sa.bindparam("subnet"))
+_ALLOCATED_AMONG = _ALLOCATED.where(t.ip_allocations.c.ip_address.in_(sa.bindparam("addresses", expanding=True)))
 _FEW = 4  # addresses, as guessed at first: statements for each number up to this are kept
 
 
 @cache
 def _allocated_among(count: int) -> Lookup[list[str]]:
-    among = [sa.bindparam(f"address_{i}", type_=_a.ip_address.type) for i in range(count)]
-    return Lookup(_ALLOCATED.where(_a.ip_address.in_(among)), scalars)
+    among = [sa.bindparam(f"address_{i}", type_=t.ip_allocations.c.ip_address.type) for i in range(count)]
+    return Lookup(_ALLOCATED.where(t.ip_allocations.c.ip_address.in_(among)), scalars)
 
 
 def _read_allocated(connection: Connection, subnet_id: str, addresses: Sequence[str]) -> Iterable[str]:
@@ -179,7 +178,9 @@ class Allocator:
             return {addresses[address] for address in self._allocated(subnet_id, list(addresses))}
 
         def all_taken() -> set[int]:
-            rows = self.connection.execute(sa.select(_a.ip_address).where(_a.subnet_id == subnet_id)).scalars()
+            rows = self.connection.execute(
+                sa.select(t.ip_allocations.c.ip_address).where(t.ip_allocations.c.subnet_id == subnet_id)
+            ).scalars()
             chosen = (address for of_subnet, address in self._chosen if of_subnet == subnet_id)
             return {int(ipaddress.ip_address(address)) for address in (*rows, *chosen)}
 

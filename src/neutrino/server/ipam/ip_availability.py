@@ -25,7 +25,6 @@ from neutrino.server.db.view import View, one_of
 from neutrino.server.query import Query
 
 Pools = list[tuple[int, int]]
-_n, _s, _a = t.networks.c, t.subnets.c, t.ip_allocations.c
 MAX_IDS = 500  # network ids in one statement; for more networks, all subnets are read
 DETAILED = frozenset({"subnet_ip_availability", "ip_availability_details"})
 DETAILS = ("total_ips_in_subnet", "total_ips_in_allocation_pool", "used_ips_in_subnet", "used_ips_in_allocation_pool")
@@ -33,7 +32,11 @@ OF_NETWORK = ("network_id", "network_name", "project_id", "tenant_id")
 
 
 def _with_subnets_of(versions: tuple[Any, ...]) -> sa.ColumnElement[bool]:
-    return sa.exists(sa.select(_s.id).where(_s.network_id == _n.id, one_of(_s.ip_version, versions)))
+    return sa.exists(
+        sa.select(t.subnets.c.id).where(
+            t.subnets.c.network_id == t.networks.c.id, one_of(t.subnets.c.ip_version, versions)
+        )
+    )
 
 
 VIEW = View(
@@ -118,10 +121,17 @@ def _summed(subnets: Sequence[Object]) -> Object:
 
 
 def _subnets(connection: Connection, networks: Collection[str], versions: tuple[Any, ...]) -> list[Any]:
-    statement = sa.select(_s.id, _s.network_id, _s.name, _s.ip_version, _s.cidr, _s.allocation_pools).order_by(_s.id)
+    statement = sa.select(
+        t.subnets.c.id,
+        t.subnets.c.network_id,
+        t.subnets.c.name,
+        t.subnets.c.ip_version,
+        t.subnets.c.cidr,
+        t.subnets.c.allocation_pools,
+    ).order_by(t.subnets.c.id)
     if versions:
-        statement = statement.where(one_of(_s.ip_version, versions))
-    rows = connection.execute(_only(statement, _s.network_id, networks))
+        statement = statement.where(one_of(t.subnets.c.ip_version, versions))
+    rows = connection.execute(_only(statement, t.subnets.c.network_id, networks))
     return [row for row in rows if row.network_id in networks]
 
 
@@ -131,8 +141,10 @@ def _numbers(allocation_pools: str) -> Pools:
 
 
 def _used(connection: Connection, networks: Collection[str]) -> Counter[str]:
-    counts = sa.select(_a.subnet_id, sa.func.count()).group_by(_a.subnet_id)
-    return Counter({key: int(number) for key, number in connection.execute(_only(counts, _a.network_id, networks))})
+    counts = sa.select(t.ip_allocations.c.subnet_id, sa.func.count()).group_by(t.ip_allocations.c.subnet_id)
+    return Counter(
+        {key: int(number) for key, number in connection.execute(_only(counts, t.ip_allocations.c.network_id, networks))}
+    )
 
 
 def _used_by_pool(
@@ -141,7 +153,9 @@ def _used_by_pool(
     """Allocated addresses by subnet, and those of them that are in its allocation pools."""
     used: Counter[str] = Counter()
     pooled: Counter[str] = Counter()
-    addresses = _only(sa.select(_a.subnet_id, _a.ip_address), _a.network_id, networks)
+    addresses = _only(
+        sa.select(t.ip_allocations.c.subnet_id, t.ip_allocations.c.ip_address), t.ip_allocations.c.network_id, networks
+    )
     for subnet_id, address in connection.execute(addresses):
         if subnet_id in pools:
             number = _number(address)

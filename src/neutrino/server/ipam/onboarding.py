@@ -19,8 +19,9 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import prefixes
 from neutrino.server.ml2.views import NETWORKS
 
-_s = t.subnets.c
-_SUBNETS = sa.select(_s.id, _s.project_id, _s.revision_number, _s.cidr, _s.prefix_delegated).order_by(_s.id)
+_SUBNETS = sa.select(
+    t.subnets.c.id, t.subnets.c.project_id, t.subnets.c.revision_number, t.subnets.c.cidr, t.subnets.c.prefix_delegated
+).order_by(t.subnets.c.id)
 
 
 def read(connection: Connection, context: Context, network_id: str, ip_version: int) -> tuple[Object, Sequence[Object]]:
@@ -28,7 +29,9 @@ def read(connection: Connection, context: Context, network_id: str, ip_version: 
     network = NETWORKS.get(connection, network_id, context.project_id, everyone=context.is_admin)
     if network["project_id"] != context.project_id and not context.is_admin:
         raise errors.NotAuthorized(f"Network {network_id} belongs to another project, whose subnets it has.")
-    rows = connection.execute(_SUBNETS.where(_s.network_id == network_id, _s.ip_version == ip_version))
+    rows = connection.execute(
+        _SUBNETS.where(t.subnets.c.network_id == network_id, t.subnets.c.ip_version == ip_version)
+    )
     return network, [dict(row) for row in rows.mappings()]
 
 

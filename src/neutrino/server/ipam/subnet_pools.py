@@ -29,7 +29,6 @@ from neutrino.server.ipam import onboarding, prefixes
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
-_c, _s = t.subnetpools.c, t.subnets.c
 SMALLEST_MIN_PREFIXLEN = {4: 8, 6: 64}  # unless the pool says otherwise
 LENGTHS = ("default_prefixlen", "min_prefixlen", "max_prefixlen")
 VIEW = shareable_view(t.subnetpools, errors.SubnetPoolNotFound, hidden=("allocation_version",))
@@ -51,7 +50,9 @@ def load(
 
 def load_default(connection: Connection, ip_version: int, project: str | None, *, everyone: bool) -> Object | None:
     """The default pool of an IP version, if there is one and the project may use it."""
-    default = sa.select(_c.id).where(_c.is_default, _c.ip_version == ip_version, *(() if everyone else (VIEW.scope,)))
+    default = sa.select(t.subnetpools.c.id).where(
+        t.subnetpools.c.is_default, t.subnetpools.c.ip_version == ip_version, *(() if everyone else (VIEW.scope,))
+    )
     key = connection.execute(default, viewed_by(project)).scalar()
     return None if key is None else load(connection, key, project)
 
@@ -70,7 +71,9 @@ def choose_prefix(
         raise errors.MaxPrefixSubnetAllocationError(prefixlen=wanted, max_prefixlen=pool["max_prefixlen"])
     if wanted < pool["min_prefixlen"]:
         raise errors.MinPrefixSubnetAllocationError(prefixlen=wanted, min_prefixlen=pool["min_prefixlen"])
-    taken = connection.execute(sa.select(_s.cidr, _s.project_id).where(_s.subnetpool_id == pool["id"])).all()
+    taken = connection.execute(
+        sa.select(t.subnets.c.cidr, t.subnets.c.project_id).where(t.subnets.c.subnetpool_id == pool["id"])
+    ).all()
     if pool["default_quota"]:
         own = [row.cidr for row in taken if row.project_id == project_id]
         if not prefixes.within_quota(pool["ip_version"], own, wanted, pool["default_quota"]):
@@ -89,7 +92,7 @@ def choose_prefix(
 def claim(tx: Transaction, pool: Object) -> None:
     """Make a choice from `pool` valid for this transaction; Stale if another writer has claimed the pool meanwhile."""
     seen = pool["allocation_version"]
-    unchanged = sa.and_(_c.id == pool["id"], _c.allocation_version == seen)
+    unchanged = sa.and_(t.subnetpools.c.id == pool["id"], t.subnetpools.c.allocation_version == seen)
     tx.change(sa.update(t.subnetpools).where(unchanged).values(allocation_version=seen + 1))
 
 
@@ -144,7 +147,7 @@ class SubnetPools(ViewCollection):
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             before = load(connection, key, revision=revision)
-            if exists(connection, _s.subnetpool_id == key):
+            if exists(connection, t.subnets.c.subnetpool_id == key):
                 raise errors.SubnetPoolDeleteError(reason="there are subnets from this pool")
         with self.db.transaction() as tx:
             # A subnet allocated since makes this fail on its foreign key, and it is decided again.
@@ -165,7 +168,9 @@ class SubnetPools(ViewCollection):
             removed = [cidr for cidr in less if prefixes.version(cidr) == before["ip_version"]]
             if not prefixes.overlap(before["prefixes"], removed):
                 return {"prefixes": before["prefixes"]}
-            used = connection.execute(sa.select(_s.cidr).where(_s.subnetpool_id == key)).scalars().all()
+            used = (
+                connection.execute(sa.select(t.subnets.c.cidr).where(t.subnets.c.subnetpool_id == key)).scalars().all()
+            )
         if prefixes.overlap(used, removed):
             raise errors.IllegalSubnetPoolPrefixUpdate(msg="subnets use addresses of the prefixes to be removed")
         kept = prefixes.subtract(prefixes.spans(before["prefixes"]), prefixes.spans(removed))
@@ -182,7 +187,9 @@ class SubnetPools(ViewCollection):
         with self.db.read() as connection:
             before = load(connection, key, context.project_id)
             network, subnets = onboarding.read(connection, context, network_id, before["ip_version"])
-            used = connection.execute(sa.select(_s.cidr).where(_s.subnetpool_id == key)).scalars().all()
+            used = (
+                connection.execute(sa.select(t.subnets.c.cidr).where(t.subnets.c.subnetpool_id == key)).scalars().all()
+            )
             onboarding.check_subnets(before, subnets, used)
             more = [subnet["cidr"] for subnet in subnets]
             values = {"prefixes": _grown(before, [*before["prefixes"], *more])}
@@ -285,7 +292,12 @@ def _check_default(connection: Connection, pool: Object, made: Sequence[Object] 
         return
     ip_version = pool["ip_version"]
     twice = any(other["is_default"] and other["ip_version"] == ip_version for other in made)
-    if twice or exists(connection, _c.is_default, _c.ip_version == ip_version, _c.id != pool["id"]):
+    if twice or exists(
+        connection,
+        t.subnetpools.c.is_default,
+        t.subnetpools.c.ip_version == ip_version,
+        t.subnetpools.c.id != pool["id"],
+    ):
         raise errors.InvalidInput(error_message=f"there is a default subnet pool for IPv{ip_version} already")
 
 
@@ -301,7 +313,11 @@ def _scope_for(connection: Connection, context: Context, pool: Object, made: Seq
         raise errors.IllegalSubnetPoolIpVersionAssociationToAddressScope(
             subnetpool_id=pool["id"], address_scope_id=key, ip_version=scope["ip_version"]
         )
-    rows = connection.execute(sa.select(_c.prefixes).where(_c.address_scope_id == key, _c.id != pool["id"])).scalars()
+    rows = connection.execute(
+        sa.select(t.subnetpools.c.prefixes).where(
+            t.subnetpools.c.address_scope_id == key, t.subnetpools.c.id != pool["id"]
+        )
+    ).scalars()
     others = [cidr for text in rows for cidr in msgspec.json.decode(text)]
     others += [cidr for other in made if other["address_scope_id"] == key for cidr in other["prefixes"]]
     if prefixes.overlap(others, pool["prefixes"]):
@@ -336,15 +352,17 @@ def _check_update(connection: Connection, context: Context, before: Object, afte
 
 def _shares_a_network(connection: Connection, pool: Object) -> bool:
     """Whether a network has subnets of this pool and others: moving the pool would put them in different scopes."""
-    networks = sa.select(_s.network_id).where(_s.subnetpool_id == pool["id"])
-    elsewhere = sa.or_(_s.subnetpool_id.is_(None), _s.subnetpool_id != pool["id"])
-    return exists(connection, _s.network_id.in_(networks), _s.ip_version == pool["ip_version"], elsewhere)
+    networks = sa.select(t.subnets.c.network_id).where(t.subnets.c.subnetpool_id == pool["id"])
+    elsewhere = sa.or_(t.subnets.c.subnetpool_id.is_(None), t.subnets.c.subnetpool_id != pool["id"])
+    return exists(
+        connection, t.subnets.c.network_id.in_(networks), t.subnets.c.ip_version == pool["ip_version"], elsewhere
+    )
 
 
 def _rescope_networks(tx: Transaction, pool: Object) -> None:
     """Write the pool's address scope into the networks that have subnets of the pool."""
     n = t.networks.c
-    affected = n.id.in_(sa.select(_s.network_id).where(_s.subnetpool_id == pool["id"]))
+    affected = n.id.in_(sa.select(t.subnets.c.network_id).where(t.subnets.c.subnetpool_id == pool["id"]))
     tx.write(
         sa.update(t.networks)
         .where(affected)

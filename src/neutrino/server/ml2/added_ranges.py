@@ -18,7 +18,6 @@ from neutrino.server.db.reads import Lookup, read
 from neutrino.server.ipam.ranges import Range
 
 Ranges = Mapping[str | None, Sequence[Range]]  # by physical network; None: of tunnels
-_r = t.network_segment_ranges.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,13 @@ class AddedRange:
 
 
 _ADDED = Lookup(
-    sa.select(_r.network_type, _r.physical_network, _r.minimum, _r.maximum, _r.project_id).where(sa.not_(_r.default)),
+    sa.select(
+        t.network_segment_ranges.c.network_type,
+        t.network_segment_ranges.c.physical_network,
+        t.network_segment_ranges.c.minimum,
+        t.network_segment_ranges.c.maximum,
+        t.network_segment_ranges.c.project_id,
+    ).where(sa.not_(t.network_segment_ranges.c.default)),
     lambda rows: [AddedRange(*row) for row in rows],
 )
 

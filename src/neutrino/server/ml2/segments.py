@@ -30,8 +30,12 @@ TYPE, PHYSICAL_NETWORK, SEGMENTATION_ID = NAMES = (
 DYNAMIC = 1000  # position of segments that drivers allocated: behind those of the network, and not shown by the API
 T = TypeVar("T")
 _DYNAMIC_IDS = uuid.UUID("6a8c4c0e-53c4-4f63-8d0b-9a7f52d0f1b7")  # the namespace of their ids
-_c = t.network_segments.c
-_SEGMENT = (_c.network_type, _c.physical_network, _c.segmentation_id, _c.id)  # the fields of Segment
+_SEGMENT = (
+    t.network_segments.c.network_type,
+    t.network_segments.c.physical_network,
+    t.network_segments.c.segmentation_id,
+    t.network_segments.c.id,
+)  # the fields of Segment
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,17 @@ class SegmentsInUse:
         self._chosen[identity] = segment
 
     def among(self, identities: Sequence[str]) -> set[str]:
-        rows = self.connection.execute(sa.select(_c.identity).where(_c.identity.in_(list(identities))))
+        rows = self.connection.execute(
+            sa.select(t.network_segments.c.identity).where(t.network_segments.c.identity.in_(list(identities)))
+        )
         return set(rows.scalars()) | (self._chosen.keys() & set(identities))
 
     def ids(self, network_type: str, physical_network: str | None) -> set[int]:
-        where = (_c.network_type == network_type, _c.physical_network == physical_network)
-        rows = self.connection.execute(sa.select(_c.segmentation_id).where(*where)).scalars()
+        where = (
+            t.network_segments.c.network_type == network_type,
+            t.network_segments.c.physical_network == physical_network,
+        )
+        rows = self.connection.execute(sa.select(t.network_segments.c.segmentation_id).where(*where)).scalars()
         chosen = (
             s.segmentation_id
             for s in self._chosen.values()
@@ -182,7 +191,7 @@ class Segments:
         identity = self.driver(segment.network_type).identity(segment)
         tx.write(
             sa.update(t.network_segments)
-            .where(_c.id == segment.id)
+            .where(t.network_segments.c.id == segment.id)
             .values(segmentation_id=segment.segmentation_id, identity=identity)
         )
 
@@ -196,7 +205,9 @@ class Segments:
         return self._in(tx, lambda own: self._find_or_insert(own, network_id, wanted))
 
     def release(self, segment_id: str, tx: Transaction | None) -> None:
-        delete = sa.delete(t.network_segments).where(_c.id == segment_id, _c.position >= DYNAMIC)
+        delete = sa.delete(t.network_segments).where(
+            t.network_segments.c.id == segment_id, t.network_segments.c.position >= DYNAMIC
+        )
         self._in(tx, lambda own: own.execute(delete))
 
     def _in(self, tx: Transaction | None, write: Callable[[Transaction], T]) -> T:
@@ -207,10 +218,12 @@ class Segments:
         return self.db.retrying(attempt) if tx is None else write(tx)
 
     def _find_or_insert(self, tx: Transaction, network_id: str, wanted: Segment) -> Segment:
-        same = [_c[name] == getattr(wanted, name) for name in ("network_type", "physical_network")]
+        same = [t.network_segments.c[name] == getattr(wanted, name) for name in ("network_type", "physical_network")]
         if wanted.segmentation_id is not None:
-            same.append(_c.segmentation_id == wanted.segmentation_id)
-        dynamic = sa.select(*_SEGMENT).where(_c.network_id == network_id, _c.position >= DYNAMIC, *same)
+            same.append(t.network_segments.c.segmentation_id == wanted.segmentation_id)
+        dynamic = sa.select(*_SEGMENT).where(
+            t.network_segments.c.network_id == network_id, t.network_segments.c.position >= DYNAMIC, *same
+        )
         found = tx.execute(dynamic).first()
         if found is not None:
             return Segment(*found)
@@ -249,9 +262,13 @@ def _segment(given: Mapping[str, Any]) -> Segment:
     return Segment(given[TYPE], given[PHYSICAL_NETWORK] or None, None if number is UNSET else number)
 
 
-_OWN = sa.select(_c.network_id, *_SEGMENT).where(_c.position < DYNAMIC).order_by(_c.position)
-_OF_ONE = RowsLookup(_OWN.where(_c.network_id == sa.bindparam("network")))
-_OF_SOME = _OWN.where(_c.network_id.in_(sa.bindparam("networks", expanding=True)))
+_OWN = (
+    sa.select(t.network_segments.c.network_id, *_SEGMENT)
+    .where(t.network_segments.c.position < DYNAMIC)
+    .order_by(t.network_segments.c.position)
+)
+_OF_ONE = RowsLookup(_OWN.where(t.network_segments.c.network_id == sa.bindparam("network")))
+_OF_SOME = _OWN.where(t.network_segments.c.network_id.in_(sa.bindparam("networks", expanding=True)))
 
 
 def read_segments(connection: Connection, network_ids: Sequence[str]) -> dict[str, list[Segment]]:

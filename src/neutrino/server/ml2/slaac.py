@@ -24,10 +24,9 @@ from neutrino.server.ipam.subnet_rules import eui64, is_auto_address
 from neutrino.server.ml2.ports.internal_names import NameFor, holds
 from neutrino.server.ml2.views import subnets_of
 
-_a, _p, _s = t.ip_allocations.c, t.ports.c, t.subnets.c
 _IPV6_SUBNETS = RowsLookup(
-    sa.select(_s.id, _s.ip_version, _s.ipv6_address_mode, _s.ipv6_ra_mode).where(
-        _s.network_id == sa.bindparam("network"), _s.ip_version == 6
+    sa.select(t.subnets.c.id, t.subnets.c.ip_version, t.subnets.c.ipv6_address_mode, t.subnets.c.ipv6_ra_mode).where(
+        t.subnets.c.network_id == sa.bindparam("network"), t.subnets.c.ip_version == 6
     )
 )
 
@@ -42,13 +41,20 @@ def ports_to_address(connection: Connection, subnet: Object, siblings: Sequence[
     here: list[sa.ColumnElement[bool]] = []
     if subnet["segment_id"] is not None:
         same = [s["id"] for s in siblings if s["segment_id"] == subnet["segment_id"]]
-        here = [_p.id.in_(sa.select(_a.port_id).where(_a.subnet_id.in_(same)))]
-    columns = (_p.id, _p.mac_address, _p.fixed_ips, _p.dns_assignment, _p.dns_name, _p.revision_number)
+        here = [t.ports.c.id.in_(sa.select(t.ip_allocations.c.port_id).where(t.ip_allocations.c.subnet_id.in_(same)))]
+    columns = (
+        t.ports.c.id,
+        t.ports.c.mac_address,
+        t.ports.c.fixed_ips,
+        t.ports.c.dns_assignment,
+        t.ports.c.dns_name,
+        t.ports.c.revision_number,
+    )
     return connection.execute(
-        sa.select(*columns, _p.device_owner).where(
-            _p.network_id == subnet["network_id"],
-            _p.ip_allocation != routed.NONE,
-            _p.device_owner.not_in(ROUTER_OWNERS),
+        sa.select(*columns, t.ports.c.device_owner).where(
+            t.ports.c.network_id == subnet["network_id"],
+            t.ports.c.ip_allocation != routed.NONE,
+            t.ports.c.device_owner.not_in(ROUTER_OWNERS),
             *here,
         )
     ).all()

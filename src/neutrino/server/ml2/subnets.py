@@ -54,9 +54,6 @@ DEFAULTS: Final[Object] = {
 DELEGATION: Final[Object] = {"id": delegated.POOL}  # stands for a pool where the prefix is delegated
 
 
-_a, _p, _seg = t.ip_allocations.c, t.ports.c, t.network_segments.c
-
-
 @dataclass(eq=False)
 class Subnets:
     db: Database
@@ -304,7 +301,11 @@ def _check_affinity(ip_version: int, pool: Object | None, siblings: Sequence[Map
 def _check_segment(connection: Connection, network_id: str, segment_id: str | None) -> None:
     if segment_id is None:
         return
-    found = connection.execute(sa.select(_seg.network_id, _seg.position).where(_seg.id == segment_id)).first()
+    found = connection.execute(
+        sa.select(t.network_segments.c.network_id, t.network_segments.c.position).where(
+            t.network_segments.c.id == segment_id
+        )
+    ).first()
     if found is None:
         raise errors.SegmentNotFound(id=segment_id)
     if found.network_id != network_id:
@@ -343,7 +344,11 @@ def _scope_name(subnet: Object) -> str:
 
 def _remove_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any]) -> None:
     ids = [port.id for port in ports]
-    tx.write(sa.delete(t.ip_allocations).where(_a.subnet_id == subnet["id"], _a.port_id.in_(ids)))
+    tx.write(
+        sa.delete(t.ip_allocations).where(
+            t.ip_allocations.c.subnet_id == subnet["id"], t.ip_allocations.c.port_id.in_(ids)
+        )
+    )
     for port in ports:
         fixed_ips = decode(port.fixed_ips)
         removed = {f["ip_address"] for f in fixed_ips if f["subnet_id"] == subnet["id"]}
@@ -356,12 +361,12 @@ def _check_gateway_unused(connection: Connection, subnet: Object) -> None:
     if subnet["gateway_ip"] is None:
         return
     holder = connection.execute(
-        sa.select(_p.id).where(
-            _a.port_id == _p.id,
-            _a.subnet_id == subnet["id"],
-            _a.ip_address == subnet["gateway_ip"],
-            _p.device_owner.in_(ROUTER_OWNERS),
-            _p.device_id != "",
+        sa.select(t.ports.c.id).where(
+            t.ip_allocations.c.port_id == t.ports.c.id,
+            t.ip_allocations.c.subnet_id == subnet["id"],
+            t.ip_allocations.c.ip_address == subnet["gateway_ip"],
+            t.ports.c.device_owner.in_(ROUTER_OWNERS),
+            t.ports.c.device_id != "",
         )
     ).scalar()
     if holder is not None:
@@ -371,8 +376,15 @@ def _check_gateway_unused(connection: Connection, subnet: Object) -> None:
 def _ports_on(connection: Connection, subnet: Object) -> tuple[list[Any], list[Any]]:
     """Ports that are deleted with a subnet, and ports that lose their address; refused if any other port uses it."""
     rows = connection.execute(
-        sa.select(_p.id, _p.device_owner, _p.project_id, _p.revision_number, _p.fixed_ips, _p.dns_assignment)
-        .where(_a.port_id == _p.id, _a.subnet_id == subnet["id"])
+        sa.select(
+            t.ports.c.id,
+            t.ports.c.device_owner,
+            t.ports.c.project_id,
+            t.ports.c.revision_number,
+            t.ports.c.fixed_ips,
+            t.ports.c.dns_assignment,
+        )
+        .where(t.ip_allocations.c.port_id == t.ports.c.id, t.ip_allocations.c.subnet_id == subnet["id"])
         .distinct()
     ).all()
     slaac = rules.is_auto_address(subnet)

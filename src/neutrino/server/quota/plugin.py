@@ -30,7 +30,6 @@ from neutrino.server.db.transaction import UNLIMITED, count_all
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.quotas import Quotas
 
-_q, _u = t.quotas.c, t.quota_usages.c
 LIMIT = Integer(min=UNLIMITED)
 
 
@@ -80,7 +79,9 @@ class QuotaPlugin:
 
     def _limits(self, project_id: str) -> Object:
         with self.db.read() as connection:
-            rows = connection.execute(sa.select(_q.resource, _q.limit).where(_q.project_id == project_id)).all()
+            rows = connection.execute(
+                sa.select(t.quotas.c.resource, t.quotas.c.limit).where(t.quotas.c.project_id == project_id)
+            ).all()
         return self.quotas.defaults | {name: limit for name, limit in rows if name in self.quotas.defaults}
 
     def _details(self, project_id: str) -> Object:
@@ -93,7 +94,9 @@ class QuotaPlugin:
         """The limits of the projects that have some of their own."""
         found: dict[str, Object] = {}
         with self.db.read() as connection:
-            rows = connection.execute(sa.select(_q.project_id, _q.resource, _q.limit).order_by(_q.project_id)).all()
+            rows = connection.execute(
+                sa.select(t.quotas.c.project_id, t.quotas.c.resource, t.quotas.c.limit).order_by(t.quotas.c.project_id)
+            ).all()
         for project_id, resource, limit in rows:
             if project_id not in found:
                 found[project_id] = {**self.quotas.defaults, "project_id": project_id, "tenant_id": project_id}
@@ -131,7 +134,7 @@ class QuotaPlugin:
                     )
         with self.db.transaction() as tx:
             for name, limit in limits.items():
-                known = sa.update(t.quotas).where(_q.project_id == project_id, _q.resource == name)
+                known = sa.update(t.quotas).where(t.quotas.c.project_id == project_id, t.quotas.c.resource == name)
                 # Two administrators who insert at once: one fails on the primary key and retries with the update.
                 if not tx.execute(known.values(limit=limit)).rowcount:
                     tx.insert(t.quotas, [{"project_id": project_id, "resource": name, "limit": limit}])
@@ -139,12 +142,14 @@ class QuotaPlugin:
     @retried
     def _delete(self, request: Request) -> None:
         with self.db.transaction() as tx:
-            if not tx.execute(sa.delete(t.quotas).where(_q.project_id == request.key)).rowcount:
+            if not tx.execute(sa.delete(t.quotas).where(t.quotas.c.project_id == request.key)).rowcount:
                 raise errors.TenantQuotaNotFound(tenant_id=request.key)
 
 
 def _usage(connection: Connection, project_id: str) -> dict[str, int]:
-    rows = connection.execute(sa.select(_u.resource, _u.used).where(_u.project_id == project_id)).all()
+    rows = connection.execute(
+        sa.select(t.quota_usages.c.resource, t.quota_usages.c.used).where(t.quota_usages.c.project_id == project_id)
+    ).all()
     used = {row.resource: int(row.used) for row in rows}
     for name, table in t.counted_rows().items():
         if name not in used:  # no counter: unlimited, or not used under a limit yet
@@ -179,7 +184,9 @@ def recount(db: Database) -> list[Correction]:
 
     def attempt() -> list[Correction]:
         with db.transaction() as tx:
-            locked = tx.execute(sa.select(t.quota_usages).where(_u.resource.in_(list(counted))).with_for_update())
+            locked = tx.execute(
+                sa.select(t.quota_usages).where(t.quota_usages.c.resource.in_(list(counted))).with_for_update()
+            )
             stored = {(row.project_id, row.resource): int(row.used) for row in locked}
             actual = {
                 (row.project_id, resource): int(row.number)
@@ -191,7 +198,9 @@ def recount(db: Database) -> list[Correction]:
             wrong = [key for key in sorted(stored) if stored[key] != actual.get(key, 0)]
             corrections = [Correction(*key, stored[key], actual.get(key, 0)) for key in wrong]
             for one in corrections:
-                counter = sa.update(t.quota_usages).where(_u.project_id == one.project_id, _u.resource == one.resource)
+                counter = sa.update(t.quota_usages).where(
+                    t.quota_usages.c.project_id == one.project_id, t.quota_usages.c.resource == one.resource
+                )
                 tx.write(counter.values(used=one.now))
             return corrections
 

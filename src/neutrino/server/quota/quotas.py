@@ -17,10 +17,9 @@ from neutrino.server.db.reads import Lookup, Read, first, read
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import UNCOUNTED, UNLIMITED, NewLimit
 
-_q, _u = t.quotas.c, t.quota_usages.c
 _P, _R = sa.bindparam("p", type_=sa.String), sa.bindparam("r", type_=sa.String)
-_LIMIT = sa.select(_q.limit).where(_q.project_id == _P, _q.resource == _R)
-_USED = sa.select(_u.used).where(_u.project_id == _P, _u.resource == _R)
+_LIMIT = sa.select(t.quotas.c.limit).where(t.quotas.c.project_id == _P, t.quotas.c.resource == _R)
+_USED = sa.select(t.quota_usages.c.used).where(t.quota_usages.c.project_id == _P, t.quota_usages.c.resource == _R)
 _LIMIT_AND_USE = Lookup(sa.select(_LIMIT.scalar_subquery(), _USED.scalar_subquery()), first)
 
 

@@ -32,19 +32,18 @@ from neutrino.server.scheduling.scheduler import AgentScheduler
 from neutrino.server.view_collection import ViewCollection
 
 NULL = msgspec.Raw(b"null")  # the body of Neutron's answer
-_c = t.agents.c
 
 
 def agent_view(registry: Registry) -> View:
     """Agents as the API shows them. They belong to no project: only callers that may see all projects see any."""
     # callable_: evaluated by each statement. A plain value would be the time at which the server was assembled.
-    recent = _c.heartbeat_timestamp >= sa.bindparam("recent", callable_=registry.cutoff, type_=sa.String)
+    recent = t.agents.c.heartbeat_timestamp >= sa.bindparam("recent", callable_=registry.cutoff, type_=sa.String)
 
     def by_alive(values: tuple[Any, ...]) -> Condition:
         return sa.or_(*(recent if value else sa.not_(recent) for value in set(values)))
 
     computed: dict[str, sa.ColumnElement[Any]] = {"alive": recent}
-    computed |= {name: _time(_c[name]) for name in ("created_at", "started_at", "heartbeat_timestamp")}
+    computed |= {name: _time(t.agents.c[name]) for name in ("created_at", "started_at", "heartbeat_timestamp")}
     filters, not_found = {"alive": by_alive}, errors.AgentNotFound
     return View(t.agents, computed=computed, filters=filters, scope=sa.false(), hidden=("load",), not_found=not_found)
 
@@ -88,7 +87,7 @@ class Agents(ViewCollection):
     @retried
     def _write(self, key: str, values: Object) -> None:
         with self.db.transaction() as tx:
-            if not tx.execute(sa.update(t.agents).where(_c.id == key).values(values)).rowcount:
+            if not tx.execute(sa.update(t.agents).where(t.agents.c.id == key).values(values)).rowcount:
                 raise errors.AgentNotFound(id=key)
             tx.record("agent", key)
 
@@ -100,14 +99,14 @@ class Agents(ViewCollection):
         with self.db.transaction() as tx:
             # An object placed on it since would lose its agent by the foreign key's cascade, and keep its port.
             empty = [sa.not_(sa.exists().where(s.placements.agent_id == key)) for s in self._schedulers]
-            if not tx.execute(sa.delete(t.agents).where(_c.id == key, *empty)).rowcount:
+            if not tx.execute(sa.delete(t.agents).where(t.agents.c.id == key, *empty)).rowcount:
                 check_agent(tx.connection, key)
                 raise Stale
             tx.record("agent", key, deleted=True)
 
     def serving(self, placements: PlacementTable, object_id: str) -> list[Object]:
         """The agents that serve an object, as the API shows them."""
-        placed = _c.id.in_(sa.select(placements.agent_id).where(placements.object_id == object_id))
+        placed = t.agents.c.id.in_(sa.select(placements.agent_id).where(placements.object_id == object_id))
         with self.db.read() as connection:
             return self._view.many(connection, EVERYTHING, "", placed)
 

@@ -29,7 +29,6 @@ from neutrino.server.db.reads import Read, RowsLookup, read
 from neutrino.server.scheduling.loads import Loads
 
 BATCH = 500  # ids in one statement
-_a = t.agents.c
 CUTOFF = sa.bindparam("cutoff", type_=sa.String)
 
 
@@ -124,13 +123,19 @@ class PlacementTable:
     def _statement(self) -> sa.Select[Any]:
         # A join, which MariaDB executes faster than EXISTS.
         placed = t.agents.outerjoin(
-            self.table, sa.and_(self.agent_id == _a.id, self.object_id == sa.bindparam("object"))
+            self.table, sa.and_(self.agent_id == t.agents.c.id, self.object_id == sa.bindparam("object"))
         )
-        columns = [_a.id, _a.host, _a.availability_zone, _a.admin_state_up, _a.heartbeat_timestamp]
+        columns = [
+            t.agents.c.id,
+            t.agents.c.host,
+            t.agents.c.availability_zone,
+            t.agents.c.admin_state_up,
+            t.agents.c.heartbeat_timestamp,
+        ]
         if self.reads_configurations:
-            columns.append(_a.configurations)
+            columns.append(t.agents.c.configurations)
         statement = sa.select(*columns, self.agent_id.label("hosted")).select_from(placed)
-        return statement.where(_a.agent_type == self.agent_type).order_by(_a.id)
+        return statement.where(t.agents.c.agent_type == self.agent_type).order_by(t.agents.c.id)
 
     @cached_property
     def _agents(self) -> RowsLookup:
@@ -139,7 +144,7 @@ class PlacementTable:
     @cached_property
     def _agents_counted(self) -> RowsLookup:
         rows = self.table.alias()
-        placed = sa.select(sa.func.count()).where(rows.c.agent_id == _a.id).scalar_subquery()
+        placed = sa.select(sa.func.count()).where(rows.c.agent_id == t.agents.c.id).scalar_subquery()
         return RowsLookup(self._statement.add_columns(placed.label("load")))
 
     def agents(self, connection: Connection, cutoff: str, object_id: str) -> Agents:
@@ -183,7 +188,7 @@ class PlacementTable:
     @cached_property
     def placed(self) -> sa.ScalarSelect[int]:
         """On how many agents an object counts as placed (`Candidate.counts`), for statements on the objects' table."""
-        return self._counted(_a.admin_state_up if self.leaves_disabled else sa.true())
+        return self._counted(t.agents.c.admin_state_up if self.leaves_disabled else sa.true())
 
     @cached_property
     def serving(self) -> sa.ScalarSelect[int]:
@@ -192,7 +197,7 @@ class PlacementTable:
 
     def serving_if(self, condition: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
         """The same, of the placements with a condition."""
-        return self._counted(_a.admin_state_up, _a.heartbeat_timestamp >= CUTOFF, condition)
+        return self._counted(t.agents.c.admin_state_up, t.agents.c.heartbeat_timestamp >= CUTOFF, condition)
 
     def _counted(self, *conditions: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
         placed = sa.select(sa.func.count()).select_from(self.table.join(t.agents))
@@ -200,8 +205,8 @@ class PlacementTable:
 
     @cached_property
     def _lost(self) -> sa.Select[str, str, bool]:
-        dead = _a.heartbeat_timestamp < CUTOFF
-        lost = sa.or_(dead, sa.not_(_a.admin_state_up)) if self.leaves_disabled else dead
+        dead = t.agents.c.heartbeat_timestamp < CUTOFF
+        lost = sa.or_(dead, sa.not_(t.agents.c.admin_state_up)) if self.leaves_disabled else dead
         return (
             sa.select(self.object_id.label("object_id"), self.agent_id.label("agent_id"), dead.label("dead"))
             .select_from(self.table.join(t.agents).join(self.objects))
@@ -219,8 +224,8 @@ class PlacementTable:
 
     @cached_property
     def _zones(self) -> sa.Select[Any]:
-        zones = sa.select(self.object_id, _a.availability_zone).select_from(self.table.join(t.agents))
-        return zones.where(_a.availability_zone != "").distinct()
+        zones = sa.select(self.object_id, t.agents.c.availability_zone).select_from(self.table.join(t.agents))
+        return zones.where(t.agents.c.availability_zone != "").distinct()
 
     @cached_property
     def _zones_of(self) -> sa.Select[Any]:

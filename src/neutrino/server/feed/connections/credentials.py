@@ -15,7 +15,6 @@ from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import now
 
 KIND = "host_credential"  # in the change log, without an id: feed processes read all credentials again
-_c = t.host_credentials.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,12 @@ class Credentials:
         credential, row = _new(host)
         row["roles"] = ",".join(parse_roles(",".join(roles)))
         with self.db.read() as connection:
-            if connection.execute(sa.select(_c.host).where(_c.host == host)).first() is not None:
+            if (
+                connection.execute(
+                    sa.select(t.host_credentials.c.host).where(t.host_credentials.c.host == host)
+                ).first()
+                is not None
+            ):
                 raise OperatorError(f"host {host} has a credential: rotate it, or remove the host")
         with self.db.transaction() as tx:
             # Not in the change log: feed processes look an unknown credential up when the host logs in.
@@ -59,14 +63,14 @@ class Credentials:
     @retried
     def _change(self, host: str, statement: Any, *, deleted: bool = False) -> None:
         with self.db.transaction() as tx:
-            if not tx.execute(statement.where(_c.host == host)).rowcount:
+            if not tx.execute(statement.where(t.host_credentials.c.host == host)).rowcount:
                 raise OperatorError(f"there is no host {host}")
             tx.record(KIND, "-", deleted=deleted)
 
     def known(self) -> Mapping[str, HostCredential]:
         """All credentials by host."""
         with self.db.read() as connection:
-            rows = connection.execute(sa.select(t.host_credentials).order_by(_c.host))
+            rows = connection.execute(sa.select(t.host_credentials).order_by(t.host_credentials.c.host))
             return {row.host: HostCredential(row.digest, _roles(row.roles), row.created_at) for row in rows}
 
 

@@ -36,7 +36,6 @@ from neutrino.server.ml2.segments import read_segments
 LOG = logging.getLogger(__name__)
 Levels = tuple[Mapping[str, Any], ...]
 MAX_LEVELS = 10  # as in Neutron
-_b, _s = t.port_bindings.c, t.subnets.c
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,10 @@ class Binder:
             return  # a new port without a host has neither: saves two statements of the hot path
         # Also an INACTIVE binding to this host, which a live migration prepared: the key is port and host.
         tx.write(
-            sa.delete(t.port_bindings).where(_b.port_id == port["id"], sa.or_(_b.status == "ACTIVE", _b.host == host))
+            sa.delete(t.port_bindings).where(
+                t.port_bindings.c.port_id == port["id"],
+                sa.or_(t.port_bindings.c.status == "ACTIVE", t.port_bindings.c.host == host),
+            )
         )
         if host:
             tx.write(sa.insert(t.port_bindings).values(as_row(t.port_bindings, binding_row(port, binding))))
@@ -115,7 +117,7 @@ class Binder:
 def _of_addresses(connection: Connection, port: Object, segments: list[Segment]) -> list[Segment]:
     """The segments to bind: on a routed network the one of the port's addresses, which work on no other."""
     ids = [fixed["subnet_id"] for fixed in port["fixed_ips"]]
-    statement = sa.select(_s.segment_id).where(_s.id.in_(ids), _s.segment_id.is_not(None))
+    statement = sa.select(t.subnets.c.segment_id).where(t.subnets.c.id.in_(ids), t.subnets.c.segment_id.is_not(None))
     own = set(connection.execute(statement).scalars()) if ids else set()
     return [segment for segment in segments if segment.id in own] if own else segments
 

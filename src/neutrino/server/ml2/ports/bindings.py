@@ -33,7 +33,6 @@ from neutrino.server.ml2.views import PORT_RENAMED
 from neutrino.server.query import Query
 
 LOG = logging.getLogger(__name__)
-_b = t.port_bindings.c
 NAMES = ("host", "status", "vnic_type", "vif_type", "profile", "vif_details")
 VIEW = View(t.port_bindings, columns=NAMES, key="host", scope=sa.true())  # policy decides by the port's project
 _ROWS = View(t.port_bindings, key="host", scope=sa.true())
@@ -67,7 +66,7 @@ class PortBindings:
 
     def index(self, context: Context, port_id: str, query: Query) -> list[Object]:
         with self.db.read() as connection:
-            return VIEW.many(connection, query, context.project_id, _b.port_id == port_id)
+            return VIEW.many(connection, query, context.project_id, t.port_bindings.c.port_id == port_id)
 
     def show(self, context: Context, port_id: str, host: str, fields: Sequence[str] | None, everyone: bool) -> Object:
         with self.db.read() as connection:
@@ -82,7 +81,7 @@ class PortBindings:
         with self.db.read() as connection:
             port = self._port(connection, port_id)
             network = self.networks.view.get(connection, port["network_id"])
-            if exists(connection, _b.port_id == port_id, _b.host == values["host"]):
+            if exists(connection, t.port_bindings.c.port_id == port_id, t.port_bindings.c.host == values["host"]):
                 raise errors.PortBindingAlreadyExists(port_id=port_id, host=values["host"])
             row = self._bound(connection, port, network, values["host"], values)
         with self.operations.write([_context("create", row, port, network)]) as tx:
@@ -100,7 +99,11 @@ class PortBindings:
                 raise errors.PortBindingAlreadyActive(port_id=port_id, host=host)
             row = self._bound(connection, port, network, host, {**before, **values})
         with self.operations.write([_context("update", row, port, network, before)]) as tx:
-            where = [_b.port_id == port_id, _b.host == host, _b.status == INACTIVE]
+            where = [
+                t.port_bindings.c.port_id == port_id,
+                t.port_bindings.c.host == host,
+                t.port_bindings.c.status == INACTIVE,
+            ]
             # Stale if it was activated or deleted meanwhile: an ACTIVE binding must not change under the port.
             tx.change(sa.update(t.port_bindings).where(*where).values(as_row(t.port_bindings, row)))
             tx.record("port", port_id, port["project_id"])
@@ -121,7 +124,11 @@ class PortBindings:
             contexts.append(DriverContext("update", "port", after, port, network=network))
         with self.operations.write(contexts, moved) as tx:
             # With the status that was read: if it was activated since, the port has to be unbound too.
-            as_read = _b.port_id == port_id, _b.host == host, _b.status == before["status"]
+            as_read = (
+                t.port_bindings.c.port_id == port_id,
+                t.port_bindings.c.host == host,
+                t.port_bindings.c.status == before["status"],
+            )
             tx.change(sa.delete(t.port_bindings).where(*as_read))
             if after is not None:
                 update_row(tx, t.ports, port, after, renamed=PORT_RENAMED)
@@ -145,11 +152,15 @@ class PortBindings:
             DriverContext("update", "port", after, port, network=network),
         ]
         with self.operations.write(contexts, moved) as tx:
-            here = _b.port_id == port_id
+            here = t.port_bindings.c.port_id == port_id
             # Also of other INACTIVE ones: a migration from this host may follow.
             left = {"status": INACTIVE, "inactive_since": self._now()}
-            tx.write(sa.update(t.port_bindings).where(here, _b.host != host).values(left))
-            tx.write(sa.update(t.port_bindings).where(here, _b.host == host).values(status=ACTIVE, inactive_since=None))
+            tx.write(sa.update(t.port_bindings).where(here, t.port_bindings.c.host != host).values(left))
+            tx.write(
+                sa.update(t.port_bindings)
+                .where(here, t.port_bindings.c.host == host)
+                .values(status=ACTIVE, inactive_since=None)
+            )
             update_row(tx, t.ports, port, after, renamed=PORT_RENAMED)
             # DHCP does not block it: the instance has its lease already, and keeps running while it migrates.
             provisioning.block(tx, port_id, [provisioning.L2])
@@ -163,9 +174,15 @@ class PortBindings:
         if not self.timeout:
             return
         before = timestamp(self._clock() - self.timeout)
-        old = sa.and_(_b.status == INACTIVE, _b.inactive_since < before, _b.inactive_since != EXPIRED)
+        old = sa.and_(
+            t.port_bindings.c.status == INACTIVE,
+            t.port_bindings.c.inactive_since < before,
+            t.port_bindings.c.inactive_since != EXPIRED,
+        )
         with self.db.read() as connection:  # first: nearly always there is none
-            found = connection.execute(sa.select(_b.port_id, _b.host).where(old).limit(BATCH)).all()
+            found = connection.execute(
+                sa.select(t.port_bindings.c.port_id, t.port_bindings.c.host).where(old).limit(BATCH)
+            ).all()
         for row in found:
             self._expire(row.port_id, row.host, old)
             LOG.warning(
@@ -175,7 +192,9 @@ class PortBindings:
 
     @retried
     def _expire(self, port_id: str, host: str, old: sa.ColumnElement[bool]) -> None:
-        this = sa.update(t.port_bindings).where(_b.port_id == port_id, _b.host == host, old)
+        this = sa.update(t.port_bindings).where(
+            t.port_bindings.c.port_id == port_id, t.port_bindings.c.host == host, old
+        )
         with self.db.transaction() as tx:
             if tx.execute(this.values(inactive_since=EXPIRED)).rowcount:
                 tx.record("port", port_id)
@@ -239,7 +258,7 @@ def _check_compute(port: Object) -> None:
 
 
 def _existing(connection: Connection, port_id: str, host: str) -> Object:
-    rows = _ROWS.load_where(connection, _b.port_id == port_id, _b.host == host)
+    rows = _ROWS.load_where(connection, t.port_bindings.c.port_id == port_id, t.port_bindings.c.host == host)
     if not rows:
         raise errors.PortBindingNotFound(port_id=port_id, host=host)
     return rows[0]

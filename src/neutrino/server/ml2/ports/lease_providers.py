@@ -26,54 +26,69 @@ from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ipam.delegated import PROVISIONAL
 
 BATCH = 1000  # ids in one statement
-_a, _b, _s = t.agents.c, t.network_dhcp_agents.c, t.subnets.c
-_al, _p = t.ip_allocations.c, t.ports.c
 _server = t.ip_allocations.alias()
 # The subnet has a DHCP port, on the agent's host, or elsewhere if the port's own host has the agent.
 _SERVES_SUBNET = sa.exists().where(
-    _al.subnet_id == _s.id,
-    _al.port_id == _p.id,
-    _p.device_owner == DHCP_OWNER,
-    sa.or_(_p.host == _a.host, _a.host == sa.bindparam("on_host")),
+    t.ip_allocations.c.subnet_id == t.subnets.c.id,
+    t.ip_allocations.c.port_id == t.ports.c.id,
+    t.ports.c.device_owner == DHCP_OWNER,
+    sa.or_(t.ports.c.host == t.agents.c.host, t.agents.c.host == sa.bindparam("on_host")),
 )
-_COLUMNS = (_a.id, _a.host, _a.admin_state_up, _a.heartbeat_timestamp, _a.configurations)
+_COLUMNS = (
+    t.agents.c.id,
+    t.agents.c.host,
+    t.agents.c.admin_state_up,
+    t.agents.c.heartbeat_timestamp,
+    t.agents.c.configurations,
+)
 # The agents that a network is scheduled to and the one of a port's host, in one query: every port that is bound runs it.
 _CONCERNED = (
-    sa.select(*_COLUMNS, _b.network_id.is_not(None).label("scheduled"))
+    sa.select(*_COLUMNS, t.network_dhcp_agents.c.network_id.is_not(None).label("scheduled"))
     .select_from(
         t.agents.outerjoin(
-            t.network_dhcp_agents, sa.and_(_b.agent_id == _a.id, _b.network_id == sa.bindparam("network"))
+            t.network_dhcp_agents,
+            sa.and_(
+                t.network_dhcp_agents.c.agent_id == t.agents.c.id,
+                t.network_dhcp_agents.c.network_id == sa.bindparam("network"),
+            ),
         )
     )
-    .where(_a.agent_type == words.DHCP, sa.or_(_b.network_id.is_not(None), _a.host == sa.bindparam("on_host")))
+    .where(
+        t.agents.c.agent_type == words.DHCP,
+        sa.or_(t.network_dhcp_agents.c.network_id.is_not(None), t.agents.c.host == sa.bindparam("on_host")),
+    )
 )
 _CONCERNED_IF_DHCP = _CONCERNED.where(
     # A subnet that waits for its delegated prefix has no addresses to lease.
     sa.exists().where(
-        _s.id.in_(sa.bindparam("subnets", expanding=True)),
-        _s.enable_dhcp,
-        _s.cidr != PROVISIONAL,
-        sa.or_(_s.segment_id.is_(None), _SERVES_SUBNET),
+        t.subnets.c.id.in_(sa.bindparam("subnets", expanding=True)),
+        t.subnets.c.enable_dhcp,
+        t.subnets.c.cidr != PROVISIONAL,
+        sa.or_(t.subnets.c.segment_id.is_(None), _SERVES_SUBNET),
     )
 )
 # For each port on a routed network, the hosts with DHCP ports on its subnets.
 _SEGMENT_SERVERS = (
-    sa.select(_al.port_id, _p.host)
+    sa.select(t.ip_allocations.c.port_id, t.ports.c.host)
     .where(
-        _al.port_id.in_(sa.bindparam("ports", expanding=True)),
-        _al.subnet_id == _s.id,
-        _s.segment_id.is_not(None),
-        _server.c.subnet_id == _s.id,
-        _p.id == _server.c.port_id,
-        _p.device_owner == DHCP_OWNER,
+        t.ip_allocations.c.port_id.in_(sa.bindparam("ports", expanding=True)),
+        t.ip_allocations.c.subnet_id == t.subnets.c.id,
+        t.subnets.c.segment_id.is_not(None),
+        _server.c.subnet_id == t.subnets.c.id,
+        t.ports.c.id == _server.c.port_id,
+        t.ports.c.device_owner == DHCP_OWNER,
     )
     .distinct()
 )
-_ON_SEGMENTS = sa.select(_al.port_id).where(
-    _al.port_id.in_(sa.bindparam("ports", expanding=True)), _al.subnet_id == _s.id, _s.segment_id.is_not(None)
+_ON_SEGMENTS = sa.select(t.ip_allocations.c.port_id).where(
+    t.ip_allocations.c.port_id.in_(sa.bindparam("ports", expanding=True)),
+    t.ip_allocations.c.subnet_id == t.subnets.c.id,
+    t.subnets.c.segment_id.is_not(None),
 )
-_ALL = sa.select(*_COLUMNS).where(_a.agent_type == words.DHCP)
-_SCHEDULED = sa.select(_b.network_id, _b.agent_id).where(_b.network_id.in_(sa.bindparam("networks", expanding=True)))
+_ALL = sa.select(*_COLUMNS).where(t.agents.c.agent_type == words.DHCP)
+_SCHEDULED = sa.select(t.network_dhcp_agents.c.network_id, t.network_dhcp_agents.c.agent_id).where(
+    t.network_dhcp_agents.c.network_id.in_(sa.bindparam("networks", expanding=True))
+)
 
 
 class WaitingPort(NamedTuple):

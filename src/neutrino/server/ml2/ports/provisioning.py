@@ -28,31 +28,36 @@ from neutrino.server.ml2.views import NETWORKS, PORTS
 L2, DHCP = "L2", "DHCP"
 ACTIVE, DOWN = "ACTIVE", "DOWN"
 BATCH = 100  # ports that one transaction changes: hosts report all of theirs after a start
-_p, _b = t.ports.c, t.provisioning_blocks.c
-_WAITING = sa.select(_p.id, _p.network_id, _p.host, _p.revision_number).where(_b.port_id == _p.id, _b.component == DHCP)
-_WAITS = _WAITING.where(_p.id == sa.bindparam("port"))
-_BLOCKS = sa.select(_b.component).where(_b.port_id == sa.bindparam("port"))
+_WAITING = sa.select(t.ports.c.id, t.ports.c.network_id, t.ports.c.host, t.ports.c.revision_number).where(
+    t.provisioning_blocks.c.port_id == t.ports.c.id, t.provisioning_blocks.c.component == DHCP
+)
+_WAITS = _WAITING.where(t.ports.c.id == sa.bindparam("port"))
+_BLOCKS = sa.select(t.provisioning_blocks.c.component).where(t.provisioning_blocks.c.port_id == sa.bindparam("port"))
 _INACTIVE = sa.select(t.port_bindings.c.host).where(
     t.port_bindings.c.port_id == sa.bindparam("port"),
     t.port_bindings.c.host == sa.bindparam("host"),
     t.port_bindings.c.status == "INACTIVE",
 )
 _AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
-_UNFINISHED = sa.select(_p.id, _p.host).where(
-    _p.id.in_(_AMONG), sa.or_(_p.status != ACTIVE, sa.exists(sa.select(_b.port_id).where(_b.port_id == _p.id)))
+_UNFINISHED = sa.select(t.ports.c.id, t.ports.c.host).where(
+    t.ports.c.id.in_(_AMONG),
+    sa.or_(
+        t.ports.c.status != ACTIVE,
+        sa.exists(sa.select(t.provisioning_blocks.c.port_id).where(t.provisioning_blocks.c.port_id == t.ports.c.id)),
+    ),
 )
 _LOCK = (
-    sa.select(_p.id, _p.host, _p.status, _p.revision_number, _p.vif_type)
-    .where(_p.id.in_(_AMONG))
-    .order_by(_p.id)  # the same order in all transactions, or two would deadlock
+    sa.select(t.ports.c.id, t.ports.c.host, t.ports.c.status, t.ports.c.revision_number, t.ports.c.vif_type)
+    .where(t.ports.c.id.in_(_AMONG))
+    .order_by(t.ports.c.id)  # the same order in all transactions, or two would deadlock
     .with_for_update()
 )
-_BLOCKED = sa.select(_b.port_id).where(_b.port_id.in_(_AMONG)).distinct()
+_BLOCKED = sa.select(t.provisioning_blocks.c.port_id).where(t.provisioning_blocks.c.port_id.in_(_AMONG)).distinct()
 
 
 def block(tx: Transaction, port_id: str, components: Iterable[str]) -> None:
     """Replace a port's blocks by these."""
-    tx.write(sa.delete(t.provisioning_blocks).where(_b.port_id == port_id))
+    tx.write(sa.delete(t.provisioning_blocks).where(t.provisioning_blocks.c.port_id == port_id))
     tx.insert(t.provisioning_blocks, [{"port_id": port_id, "component": component} for component in components])
 
 
@@ -111,11 +116,15 @@ class Provisioning:
             rows = {row.id: row for row in tx.execute(_LOCK, {"among": list(ids)}) if _is_current(row, reports)}
             if not rows:
                 return set()
-            tx.exclude_other_nodes(_p.status, rows)
-            tx.write(sa.delete(t.provisioning_blocks).where(_b.port_id.in_(list(rows)), _b.component == component))
+            tx.exclude_other_nodes(t.ports.c.status, rows)
+            tx.write(
+                sa.delete(t.provisioning_blocks).where(
+                    t.provisioning_blocks.c.port_id.in_(list(rows)), t.provisioning_blocks.c.component == component
+                )
+            )
             blocked = set(tx.execute(_BLOCKED, {"among": list(rows)}).scalars())
             if blocked:  # written through the port's row, so that the component that finishes next sees this removal
-                tx.write(sa.update(t.ports).where(_p.id.in_(sorted(blocked))).values(updated_at=now()))
+                tx.write(sa.update(t.ports).where(t.ports.c.id.in_(sorted(blocked))).values(updated_at=now()))
             active = [row for key, row in rows.items() if key not in blocked and row.status != ACTIVE]
             contexts += self._set_status(tx, active, ACTIVE, ports, networks)
         return {row.id for row in active}
@@ -197,8 +206,8 @@ class Provisioning:
     ) -> list[DriverContext]:
         """Change the status of ports whose rows are locked; returns the changes, for the drivers."""
         if rows:
-            values = {"status": status, "revision_number": _p.revision_number + 1, "updated_at": now()}
-            tx.write(sa.update(t.ports).where(_p.id.in_([row.id for row in rows])).values(values))
+            values = {"status": status, "revision_number": t.ports.c.revision_number + 1, "updated_at": now()}
+            tx.write(sa.update(t.ports).where(t.ports.c.id.in_([row.id for row in rows])).values(values))
         contexts = []
         for row in rows:
             tx.record("port", row.id, ports[row.id].get("project_id"))
