@@ -10,7 +10,7 @@ import msgspec
 import sqlalchemy as sa
 
 from neutrino.model.objects import Object
-from neutrino.server import errors
+from neutrino.server import errors, features
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Resource
 from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
@@ -28,7 +28,8 @@ NOWHERE = "00000000-0000-4000-8000-00000000dead"
 
 
 def make_plugin(db: Database, groups: int = 20, rules: int = 200) -> SecurityGroups:
-    return SecurityGroups(db, Quotas(db, {"security_group": groups, "security_group_rule": rules}))
+    remotes = [remote for feature in features.installed() for remote in feature.group_rules]
+    return SecurityGroups(db, Quotas(db, {"security_group": groups, "security_group_rule": rules}), remotes)
 
 
 def parsed(resource: Resource, given: list[Object], context: Context = ALICE) -> list[Object]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from neutrino.features.address_group.trace import TracedAddressGroups
 from neutrino.features.firewall.trace import TracedFirewalls
 from neutrino.features.local_ip.trace import Association, TracedLocalIps
 from neutrino.features.vpn.trace import TracedTunnels
@@ -288,12 +289,16 @@ class Cloud:
             networks=self.networks,
             security_groups=self.groups,
             members=self.members,
-            address_groups=self.address_groups,
             qos_policies=self.policies,
             routers=self.routers,
             floating_ips=self.fips,
             forwardings=self.forwardings,
-            parts=(firewalls, TracedLocalIps(tuple(self.local_ips)), TracedTunnels()),
+            parts=(
+                TracedAddressGroups(self.address_groups),
+                firewalls,
+                TracedLocalIps(tuple(self.local_ips)),
+                TracedTunnels(),
+            ),
             hosts=self.hosts,
             named={**subnets, **rules},
         )

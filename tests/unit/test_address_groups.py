@@ -9,15 +9,22 @@ from typing import Any
 import msgspec
 import pytest
 
+from neutrino.features.address_group.collection import (
+    AddressesAlreadyExist,
+    AddressesNotFound,
+    AddressGroupInUse,
+    AddressGroupNotFound,
+    AddressGroups,
+)
+from neutrino.features.address_group.feature import ADDRESS_GROUP
 from neutrino.server import errors
 from neutrino.server.api.catalog import serve
-from neutrino.server.api.resources.security_group import ADDRESS_GROUP
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database
 from neutrino.server.query import Query, Sort
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.securitygroups.groups import SecurityGroups
+from neutrino.server.services import ResourcePlugin
 from tests.support.databases import prepared_sqlite
 from tests.support.security_groups import (
     ALICE,
@@ -55,7 +62,7 @@ def make(addresses: AddressGroups, context: Context = ALICE, /, **given: Any) ->
 
 
 def test_plugin_has_a_method_for_every_verb(addresses: AddressGroups) -> None:
-    served = serve([addresses])[0]
+    served = serve([ResourcePlugin(collections=((ADDRESS_GROUP, addresses),))])[0]
     assert served.create_several is not None
     assert set(served.actions) == {"add_addresses", "remove_addresses"}
 
@@ -88,8 +95,8 @@ def test_addresses_are_added_and_removed(addresses: AddressGroups, db: Database)
 @pytest.mark.parametrize(
     ("action", "body", "refusal"),
     [
-        ("add_addresses", {"addresses": ["192.0.2.0/24", "10.0.0.9/24"]}, errors.AddressesAlreadyExist),
-        ("remove_addresses", {"addresses": ["10.0.0.0/24", "203.0.113.0/24"]}, errors.AddressesNotFound),
+        ("add_addresses", {"addresses": ["192.0.2.0/24", "10.0.0.9/24"]}, AddressesAlreadyExist),
+        ("remove_addresses", {"addresses": ["10.0.0.0/24", "203.0.113.0/24"]}, AddressesNotFound),
         ("add_addresses", {"addresses": ["nope"]}, errors.AddrFormatError),
         ("add_addresses", {"addresses": ["fe80::1%eth0"]}, errors.AddrFormatError),
         ("remove_addresses", {"addresses": [7]}, errors.AddrFormatError),
@@ -122,18 +129,18 @@ def test_delete(addresses: AddressGroups, plugin: SecurityGroups, db: Database) 
     group = make_group(plugin)["id"]
     rule = make_rule(plugin, group, remote_address_group_id=key)
     assert rule["remote_address_group_id"] == key
-    with pytest.raises(errors.AddressGroupInUse):
+    with pytest.raises(AddressGroupInUse):
         addresses.delete(ALICE, key, None)
     plugin.delete(ALICE, group, None)
     addresses.delete(ALICE, key, None)
     assert logged(db, key)[-1] is True
-    with pytest.raises(errors.AddressGroupNotFound):
+    with pytest.raises(AddressGroupNotFound):
         addresses.delete(ALICE, key, None)
 
 
 def test_rules_refer_to_groups_of_their_project(addresses: AddressGroups, plugin: SecurityGroups) -> None:
     foreign = make(addresses, BOB)["id"]
-    with pytest.raises(errors.AddressGroupNotFound):
+    with pytest.raises(AddressGroupNotFound):
         make_rule(plugin, make_group(plugin)["id"], remote_address_group_id=foreign)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import neutrino.features
+from neutrino.features.address_group.collection import parse_addresses
 from neutrino.features.bgp import resources as bgp
 from neutrino.features.firewall.resources import parse_address as firewall_address
 from neutrino.features.metering import resources as metering
@@ -19,7 +20,6 @@ from neutrino.model import fields
 from neutrino.model.addresses import parse_address, parse_interface, parse_network, tunnel_address_fault
 from neutrino.server.api import types as t
 from neutrino.server.api.resources import common, port, security_group, subnet
-from neutrino.server.securitygroups.address_groups import parse_addresses
 
 MAPPED = ("::ffff:127.0.0.1", "::FFFF:7f00:1", "0:0:0:0:0:ffff:a9fe:a9fe", "::ffff:0.0.0.0")
 PREFIXES = ("::ffff:0:0/96", "::ffff:10.0.0.0/104", "::ffff:169.254.169.254/128")

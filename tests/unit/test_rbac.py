@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.address_group.tables import address_groups
 from neutrino.model.objects import Object
-from neutrino.server import errors
+from neutrino.server import errors, features
 from neutrino.server.access.rbac import RbacPolicies
-from neutrino.server.api.resources.rbac_policy import RBAC_POLICY
 from neutrino.server.api.stages.body import items_to_create
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
@@ -29,7 +29,8 @@ SHARED, EXTERNAL = "access_as_shared", "access_as_external"
 class RbacSetup:
     def __init__(self, path: Path) -> None:
         self.db = Database(prepared_sqlite(path / "n.db"), sqlite_durable=False)
-        self.rbac = RbacPolicies(self.db, Quotas(self.db, {"rbac_policy": 10}))
+        of_features = [one for feature in features.installed() for one in feature.shared]
+        self.rbac = RbacPolicies(self.db, Quotas(self.db, {"rbac_policy": 10}), of_features)
 
     def insert(self, table: sa.Table, **values: Any) -> str:
         made = fresh({"name": "x", "project_id": "a", **values})
@@ -42,7 +43,7 @@ class RbacSetup:
 
     def share(self, kind: str, key: str, target: str, action: str = SHARED, context: Context = ALICE) -> Object:
         body = {"object_type": kind, "object_id": key, "action": action, "target_tenant": target}
-        items, _ = items_to_create(RBAC_POLICY, {"rbac_policy": body}, context)
+        items, _ = items_to_create(self.rbac.collections[0][0], {"rbac_policy": body}, context)
         return self.rbac.create(context, items[0].values)
 
     def network(self, key: str) -> Any:
@@ -220,7 +221,7 @@ def test_a_pool_and_its_scope_stay_shared_while_they_are_used(rbac_setup: RbacSe
 
 
 def test_an_address_group_stays_shared_while_rules_use_it(rbac_setup: RbacSetup) -> None:
-    addresses = rbac_setup.insert(t.address_groups)
+    addresses = rbac_setup.insert(address_groups)
     policy = rbac_setup.share("address_group", addresses, "b")
     group = rbac_setup.insert(t.security_groups, project_id="b")
     rbac_setup.insert(

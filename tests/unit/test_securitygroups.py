@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.address_group.collection import AddressGroupNotFound
 from neutrino.server import errors
 from neutrino.server.api.catalog import serve
 from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
@@ -338,7 +339,7 @@ class TestRules:
             ([{"protocol": "tcp"}, {"protocol": 6}], errors.DuplicateSecurityGroupRuleInPost),
             ([{"protocol": "tcp"}, {"direction": "egress"}], errors.SecurityGroupRuleExists),
             ([{"protocol": "tcp"}, {"remote_group_id": NOWHERE}], errors.SecurityGroupNotFound),
-            ([{"protocol": "tcp"}, {"remote_address_group_id": NOWHERE}], errors.AddressGroupNotFound),
+            ([{"protocol": "tcp"}, {"remote_address_group_id": NOWHERE}], AddressGroupNotFound),
             ([{"protocol": "tcp"}, {"port_range_min": 1}], errors.SecurityGroupProtocolRequiredWithPorts),
             ([{"protocol": "tcp"}, {"security_group_id": NOWHERE}], errors.SecurityGroupNotSingleGroupRules),
         ],

@@ -45,7 +45,7 @@ def build_backend(conf: Configuration) -> Backend:
     def floating_ip_changed(before: Values | None, after: Values | None, ports: Mapping[str, Values]) -> None:
         nova_sink.send(nova.events_for_floating_ip(before, after, ports))
 
-    groups = SecurityGroups(db, quotas)
+    groups = SecurityGroups(db, quotas, [remote for one in features.installed() for remote in one.group_rules])
     enabled = features.enabled(conf)
     has_added_ranges = any(feature.adds_segment_ranges for feature in enabled)
     services = Services(

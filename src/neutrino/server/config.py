@@ -20,7 +20,7 @@ from neutrino.server.db.session import FAILOVER_SECONDS, Database
 from neutrino.server.dns import config as dns
 from neutrino.server.ui import config as ui
 
-# Neutron's defaults. That of address groups bounds the flows that a project costs its hosts.
+# Neutron's defaults.
 QUOTAS = {
     "network": 100,
     "subnet": 100,
@@ -30,7 +30,6 @@ QUOTAS = {
     "security_group_rule": 100,
     "rbac_policy": 10,
     "trunk": -1,
-    "address_group": 10,
     "qos_policy": -1,
 }
 
@@ -137,13 +136,6 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             default=False,
             deprecated_opts=[cfg.DeprecatedOpt("ipv6_pd_enabled", group="experimental")],
             help="The default subnet pool of IPv6 is a prefix that is delegated to the subnet's router from outside.",
-        ),
-        cfg.IntOpt(
-            "max_address_group_addresses",
-            default=1000,
-            min=1,
-            help="The most addresses of an address group: each is a flow, or several, on every host that has a port whose "
-            "rules name the group.",
         ),
         cfg.IntOpt(
             "max_allowed_address_pair",

@@ -204,10 +204,6 @@ class SecurityGroupDefaultStatefulnessNotFound(NotFound):
 class SecurityGroupDefaultStatefulnessAlreadyExists(Conflict):
     template = "There is a default statefulness of security groups already, for project {project_id}."
 class InvalidCIDR(BadRequest): template = "{input!r} is not a CIDR."
-class AddressGroupNotFound(NotFound): template = "There is no address group {id}."
-class AddressGroupInUse(InUse): template = "Security group rules refer to address group {address_group_id}."
-class AddressesNotFound(NotFound): template = "Address group {address_group_id} does not have {addresses}."
-class AddressesAlreadyExist(BadRequest): template = "Address group {address_group_id} has {addresses} already."
 class AddrFormatError(BadRequest): template = "{address!r} is not a CIDR."
 
 # --- access, quotas, tags -------------------------------------------------------------------------------------------

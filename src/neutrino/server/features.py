@@ -23,6 +23,7 @@ from neutrino.diagnosis.catalogue import AREAS
 from neutrino.diagnosis.problems import Problem, combine
 from neutrino.errors import OperatorError
 from neutrino.model.objects import Object
+from neutrino.server.access.sharing import Shareable
 from neutrino.server.api.definition import Extension
 from neutrino.server.feed.declarations import Feed, Sources, assemble
 from neutrino.server.feed.kinds import CORE, UNPACKAGED
@@ -33,7 +34,7 @@ from neutrino.server.policy.deprecated import by_rule
 from neutrino.server.policy.rule_set import Defaults
 from neutrino.server.services import ResourcePlugin, Services
 from neutrino.server.trace.feature_part import ReadTracePart
-from neutrino.server.uses import FlavorUse, GroupDeletion, NetworkUse, RouterUse, SubnetCheck
+from neutrino.server.uses import FlavorUse, GroupDeletion, NetworkUse, RouterUse, RuleRemote, SubnetCheck
 
 GROUP = "neutrino.features"  # of entry points
 NO_FEED = Feed()
@@ -84,6 +85,7 @@ class Feature:
 
     # The core
     start: Callable[[Services], Running] | None = None  # opens nothing, starts no thread
+    shared: Sequence[Shareable] = ()  # types of objects that RBAC policies share
     adds_segment_ranges: bool = False  # segmentation ids are also chosen from rows of `network_segment_ranges`
 
     # Objects of the core that it depends on
@@ -91,6 +93,7 @@ class Feature:
     networks: Sequence[NetworkUse] = ()
     subnets: Sequence[SubnetCheck] = ()
     security_groups: Sequence[GroupDeletion] = ()
+    group_rules: Sequence[RuleRemote] = ()  # whether enabled or not: rules may refer to what is stored
     routers: Sequence[RouterUse] = ()
     flavors: Sequence[FlavorUse] = ()
 

@@ -50,7 +50,6 @@ from neutrino.server.quota.plugin import QuotaPlugin
 from neutrino.server.scheduling.agents_api import Agents, placement_routes
 from neutrino.server.scheduling.placements import NETWORKS
 from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
-from neutrino.server.securitygroups.address_groups import AddressGroups
 from neutrino.server.securitygroups.default_rules import DefaultRules
 from neutrino.server.securitygroups.default_statefulness import DefaultStatefulness
 from neutrino.server.services import ResourcePlugin, Services, ignore, load
@@ -159,10 +158,9 @@ def _built_in(services: Services, agents: Agents) -> list[Any]:
         AddressScopes(db),
         SubnetPools(db, quotas),
         services.security_groups,
-        DefaultRules(db),
+        DefaultRules(db, services.security_groups.remotes),
         DefaultStatefulness(db),
-        AddressGroups(db, quotas, conf.max_address_group_addresses),
-        RbacPolicies(db, quotas),
+        RbacPolicies(db, quotas, [one for feature in features.installed() for one in feature.shared]),
         agents,
         AvailabilityZones(db),
         IpAvailability(db),

@@ -9,6 +9,8 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Object
 from neutrino.server.db.transaction import Transaction
+from neutrino.server.errors import ApiError
+from neutrino.server.securitygroups.checks import Rule
 
 GroupDeletion = Callable[[Transaction, str], None]  # called in the transaction that deletes a security group, by its id
 SubnetCheck = Callable[[Connection, str], None]  # refuses the deletion of a subnet, by its id
@@ -32,6 +34,15 @@ class NetworkUse:
     find_unused: Callable[[Connection, Object], UnusedPorts | None] = lambda connection, network: None
     # Who needs the network, by its id, without having a port on it: for the error of a refused deletion.
     users: Callable[[Connection, str], Sequence[str]] = lambda connection, network_id: ()
+
+
+@dataclass(frozen=True)
+class RuleRemote:
+    """Objects of a feature that rules of security groups refer to."""
+
+    of: Callable[[Rule], str | None]  # the id that a rule has of such an object
+    column: sa.Column[str]  # the ids of these objects, in a table with their projects
+    not_found: type[ApiError]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """RBAC policies: the owner of an object lets another project, or all, use it.
 
 A policy is deleted or changed to another project only if nobody depends on it: every project that uses the object must
-still have access by another policy. `USERS` has the columns that name the projects that use an object.
+still have access by another policy. A `Shareable` has the columns that name the projects that use an object.
 
 A network shows its policies (`shared`, `router:external`), so they increment the network's revision. The first policy for
 external access makes a network external, and deleting the last one makes it internal.
@@ -16,9 +16,9 @@ from sqlalchemy.engine import Connection
 from neutrino.model.device_owners import FLOATING, GATEWAY
 from neutrino.model.objects import Object
 from neutrino.server import errors
-from neutrino.server.access.sharing import EVERYONE, EXTERNAL, SHARED
+from neutrino.server.access.sharing import EVERYONE, EXTERNAL, SHARED, Shareable, Users
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.rbac_policy import ACTIONS, RBAC_POLICY
+from neutrino.server.api.resources.rbac_policy import rbac_policy
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, exists, new_id
@@ -31,40 +31,52 @@ from neutrino.server.view_collection import ViewCollection
 _c, _n, _p = t.rbac_policies.c, t.networks.c, t.ports.c
 RENAMED = {"target_tenant": "target_project"}
 VIEW = View(t.rbac_policies, renamed=RENAMED, not_found=errors.RbacPolicyNotFound)
-TABLES = {kind: t.metadata.tables[f"{kind}s"] for kind in ACTIONS if kind != "qos_policy"} | {
-    "qos_policy": t.qos_policies
-}
-# As in Neutron, uses of the owner count for these, and a policy in use cannot be narrowed to the project that uses it.
-STRICT = frozenset({"qos_policy"})
 GATEWAYS = (GATEWAY, FLOATING)
-_m, _rules = t.port_security_groups.c, t.security_group_rules.c
-# Who uses an object, by its type and the action that this needs: the column with the project of the user, the column with
-# the object's id, and further conditions.
-USERS: Mapping[tuple[str, str], tuple[tuple[Any, ...], ...]] = {
-    ("network", SHARED): ((_p.project_id, _p.network_id),),
-    ("network", EXTERNAL): (
-        (_p.project_id, _p.network_id, _p.device_owner.in_(GATEWAYS)),
-        # Gateway and floating IP ports belong to no project; the router or floating IP names the one that uses them.
-        (
-            t.routers.c.project_id,
-            _p.network_id,
-            t.router_ports.c.router_id == t.routers.c.id,
-            t.router_ports.c.port_id == _p.id,
-            t.router_ports.c.port_type == GATEWAY,
-        ),
-        (t.floatingips.c.project_id, t.floatingips.c.floating_network_id),
+_m = t.port_security_groups.c
+
+
+def _users_of_networks() -> Mapping[str, Users]:
+    return {
+        SHARED: [(_p.project_id, _p.network_id)],
+        EXTERNAL: [
+            (_p.project_id, _p.network_id, _p.device_owner.in_(GATEWAYS)),
+            # Gateway and floating IP ports belong to no project; the router or floating IP names the one that uses them.
+            (
+                t.routers.c.project_id,
+                _p.network_id,
+                t.router_ports.c.router_id == t.routers.c.id,
+                t.router_ports.c.port_id == _p.id,
+                t.router_ports.c.port_type == GATEWAY,
+            ),
+            (t.floatingips.c.project_id, t.floatingips.c.floating_network_id),
+        ],
+    }
+
+
+def _shared(kind: str, table: sa.Table, *user: Any) -> Shareable:
+    return Shareable(kind=kind, table=table, users=lambda: {SHARED: [user]})
+
+
+CORE = (
+    Shareable(kind="network", table=t.networks, users=_users_of_networks),
+    _shared("security_group", t.security_groups, _p.project_id, _m.security_group_id, _m.port_id == _p.id),
+    _shared("address_scope", t.address_scopes, t.subnetpools.c.project_id, t.subnetpools.c.address_scope_id),
+    _shared("subnetpool", t.subnetpools, t.subnets.c.project_id, t.subnets.c.subnetpool_id),
+    Shareable(
+        kind="qos_policy",
+        table=t.qos_policies,
+        users=lambda: {
+            SHARED: [
+                (_n.project_id, _n.qos_policy_id),
+                (_p.project_id, _p.qos_policy_id),
+                (t.floatingips.c.project_id, t.floatingips.c.qos_policy_id),
+                (t.routers.c.project_id, t.routers.c.gw_qos_policy_id),
+            ]
+        },
+        is_strict=True,
     ),
-    ("security_group", SHARED): ((_p.project_id, _m.security_group_id, _m.port_id == _p.id),),
-    ("address_scope", SHARED): ((t.subnetpools.c.project_id, t.subnetpools.c.address_scope_id),),
-    ("subnetpool", SHARED): ((t.subnets.c.project_id, t.subnets.c.subnetpool_id),),
-    ("address_group", SHARED): ((_rules.project_id, _rules.remote_address_group_id),),
-    ("qos_policy", SHARED): (
-        (_n.project_id, _n.qos_policy_id),
-        (_p.project_id, _p.qos_policy_id),
-        (t.floatingips.c.project_id, t.floatingips.c.qos_policy_id),
-        (t.routers.c.project_id, t.routers.c.gw_qos_policy_id),
-    ),
-}
+)
+QOS_POLICY = CORE[-1]
 
 
 class RbacPolicies(ViewCollection):
@@ -73,12 +85,12 @@ class RbacPolicies(ViewCollection):
         Extension("rbac-security-groups", "Add security_group type to network RBAC", "Security groups can be shared."),
         Extension("rbac-address-scope", "Add address_scope type to RBAC", "Address scopes can be shared."),
         Extension("rbac-subnetpool", "Add subnetpool type to RBAC", "Subnet pools can be shared."),
-        Extension("rbac-address-group", "Add address_group type to RBAC", "Address groups can be shared."),
     )
 
-    def __init__(self, db: Database, quotas: Quotas) -> None:
+    def __init__(self, db: Database, quotas: Quotas, of_features: Sequence[Shareable] = ()) -> None:
         super().__init__(db, VIEW)
-        self.collections = ((RBAC_POLICY, self),)
+        self._kinds = {one.kind: one for one in (*CORE, *of_features)}
+        self.collections = ((rbac_policy(tuple(self._kinds)), self),)
         self._quotas = quotas
 
     def create(self, context: Context, values: Object) -> Object:
@@ -88,18 +100,18 @@ class RbacPolicies(ViewCollection):
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         """Create all of them, or none."""
         for values in several:
-            _check_action(values)
+            _check_action(self._kinds[values["object_type"]], values)
         made = [{"id": new_id(), **values} for values in several]
         with self.db.read() as connection:
             for i, policy in enumerate(made):
-                _check_object(connection, context, policy)
+                _check_object(connection, context, self._table(policy), policy)
                 _check_scope_of_pool(connection, policy)
                 _check_twice(connection, policy, made[:i])
             limits = self._quotas.limits(connection, "rbac_policy", made)
         with self.db.transaction() as tx:
             tx.insert(t.rbac_policies, [as_row(t.rbac_policies, policy, RENAMED) for policy in made], limits)
             for policy in made:
-                _touch(tx, policy, external=True if policy["action"] == EXTERNAL else None)
+                _touch(tx, self._table(policy), policy, external=True if policy["action"] == EXTERNAL else None)
         return [{**policy, "tenant_id": policy["project_id"]} for policy in made]
 
     @retried
@@ -107,30 +119,33 @@ class RbacPolicies(ViewCollection):
         with self.db.read() as connection:
             before = VIEW.get(connection, key)
             after = {**before, **values}
-            _check_object(connection, context, after)
+            _check_object(connection, context, self._table(after), after)
             if after["target_tenant"] == before["target_tenant"]:
                 return after
             _check_twice(connection, after)
             _check_scope_of_pool(connection, after)
-            _check_unused(connection, before, after["target_tenant"])
+            _check_unused(connection, self._kinds[before["object_type"]], before, after["target_tenant"])
         with self.db.transaction() as tx:
             # Stale if another request has changed or deleted it since it was read.
             tx.change(sa.update(t.rbac_policies).where(_as_read(before)).values(target_project=after["target_tenant"]))
             tx.log(t.rbac_policies, before)
-            _touch(tx, after)
+            _touch(tx, self._table(after), after)
         return after
 
     @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
             before = VIEW.get(connection, key)
-            others = _check_unused(connection, before)
+            others = _check_unused(connection, self._kinds[before["object_type"]], before)
             last = before["action"] == EXTERNAL and not others
         with self.db.transaction() as tx:
             tx.change(sa.delete(t.rbac_policies).where(_as_read(before)))
             tx.use("rbac_policy", before["project_id"], -1)
             tx.log(t.rbac_policies, before, deleted=True)
-            _touch(tx, before, external=False if last else None, must_exist=False)
+            _touch(tx, self._table(before), before, external=False if last else None, must_exist=False)
+
+    def _table(self, policy: Object) -> sa.Table:
+        return self._kinds[policy["object_type"]].table
 
 
 def _as_read(policy: Object) -> sa.ColumnElement[bool]:
@@ -140,23 +155,22 @@ def _as_read(policy: Object) -> sa.ColumnElement[bool]:
 # --- policies in use --------------------------------------------------------------------------------------------------
 
 
-def _check_unused(connection: Connection, policy: Object, *new_targets: str) -> set[str]:
+def _check_unused(connection: Connection, shared: Shareable, policy: Object, *new_targets: str) -> set[str]:
     """Refuse to remove the access of a project that uses the object and has no other policy for it.
 
     Gives the targets of the other policies.
     """
     others = connection.execute(sa.select(_c.target_project).where(*_same_access(policy))).scalars()
-    kind, action, object_id = policy["object_type"], policy["action"], policy["object_id"]
-    strict = kind in STRICT
+    action, object_id, strict = policy["action"], policy["object_id"], shared.is_strict
     targets = {*others, *(each for each in new_targets if each == EVERYONE or not strict)}
     if EVERYONE in targets:
         return targets
     is_default = _n.id == object_id, _n.is_default
     if action == EXTERNAL and policy["target_tenant"] == EVERYONE and exists(connection, *is_default):
         raise errors.RbacPolicyInUse(object_id=object_id, details="The default external network is shared with all.")
-    left_out = _users_of(connection, kind, action, object_id) - targets
+    left_out = _users_of(connection, shared.users()[action], object_id) - targets
     if not strict:
-        left_out -= {_owner(connection, policy)}
+        left_out -= {_owner(connection, shared.table, policy)}
     # A policy for one project can only affect that project.
     if policy["target_tenant"] != EVERYONE:
         left_out &= {policy["target_tenant"]}
@@ -170,38 +184,43 @@ def _check_unused(connection: Connection, policy: Object, *new_targets: str) -> 
     return targets
 
 
-def check_unshared(connection: Connection, kind: str, object_id: str) -> None:
+def check_unshared(connection: Connection, shared: Shareable, object_id: str) -> None:
     """Refuse to share an object not with all any more while a project uses it that has no other policy for it."""
-    for_all = _c.object_type == kind, _c.object_id == object_id, _c.action == SHARED, _c.target_project == EVERYONE
+    for_all = (
+        _c.object_type == shared.kind,
+        _c.object_id == object_id,
+        _c.action == SHARED,
+        _c.target_project == EVERYONE,
+    )
     for policy in VIEW.load_where(connection, *for_all):
-        _check_unused(connection, policy)
+        _check_unused(connection, shared, policy)
 
 
-def _users_of(connection: Connection, kind: str, action: str, object_id: str) -> set[str]:
+def _users_of(connection: Connection, users: Users, object_id: str) -> set[str]:
     """The projects that use the object. The empty project is the server itself."""
-    users: set[str] = set()
-    for project, key, *conditions in USERS[kind, action]:
-        users |= set(connection.execute(sa.select(project).where(key == object_id, *conditions).distinct()).scalars())
-    return users - {""}
+    projects: set[str] = set()
+    for project, key, *conditions in users:
+        using = sa.select(project).where(key == object_id, *conditions).distinct()
+        projects |= set(connection.execute(using).scalars())
+    return projects - {""}
 
 
-def _check_action(values: Object) -> None:
-    valid = ACTIONS[values["object_type"]]
+def _check_action(shared: Shareable, values: Object) -> None:
+    valid = tuple(shared.users())
     if values["action"] not in valid:
         raise errors.InvalidActionForType(
             action=values["action"], object_type=values["object_type"], valid_actions=", ".join(valid)
         )
 
 
-def _check_object(connection: Connection, context: Context, policy: Object) -> None:
+def _check_object(connection: Connection, context: Context, table: sa.Table, policy: Object) -> None:
     """Only the owner and administrators share an object; others do not even learn whether it exists."""
-    owner = _owner(connection, policy)
+    owner = _owner(connection, table, policy)
     if owner is None or (owner != context.project_id and not context.is_admin):
         raise errors.InvalidInput(error_message=f"this project has no {policy['object_type']} {policy['object_id']}")
 
 
-def _owner(connection: Connection, policy: Object) -> str | None:
-    table = TABLES[policy["object_type"]]
+def _owner(connection: Connection, table: sa.Table, policy: Object) -> str | None:
     return connection.execute(sa.select(table.c.project_id).where(table.c.id == policy["object_id"])).scalar()
 
 
@@ -232,7 +251,9 @@ def _same_access(policy: Object) -> list[sa.ColumnElement[bool]]:
     return [*(_c[name] == policy[name] for name in ("object_type", "object_id", "action")), _c.id != policy["id"]]
 
 
-def _touch(tx: Transaction, policy: Object, *, external: bool | None = None, must_exist: bool = True) -> None:
+def _touch(
+    tx: Transaction, table: sa.Table, policy: Object, *, external: bool | None = None, must_exist: bool = True
+) -> None:
     """Raise the revision of a network whose sharing changed, because the network shows it; other objects do not."""
     kind, key = policy["object_type"], policy["object_id"]
     if kind == "network":
@@ -243,6 +264,6 @@ def _touch(tx: Transaction, policy: Object, *, external: bool | None = None, mus
         if found:
             tx.record(kind, key)
     else:
-        found = exists(tx.connection, TABLES[kind].c.id == key)
+        found = exists(tx.connection, table.c.id == key)
     if must_exist and not found:  # deleted since it was read
         raise Stale

@@ -1,6 +1,9 @@
-"""The `shared` attribute: an object is shared with every project by an RBAC policy whose target is all projects."""
+"""What RBAC policies share, and the attribute `shared`: an object is shared with every project by a policy whose target is
+all projects.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +14,19 @@ from neutrino.server.db.transaction import Transaction
 
 SHARED, EXTERNAL = "access_as_shared", "access_as_external"
 EVERYONE = "*"
+# Who uses an object: the column with the project of the user, the column with the object's id, and further conditions.
+Users = Sequence[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shareable:
+    """A type of objects that RBAC policies share."""
+
+    kind: str
+    table: sa.Table
+    users: Callable[[], Mapping[str, Users]]  # by action; called when the tables of all features are declared
+    # As in Neutron: uses of the owner count, and a policy in use cannot be narrowed to the project that uses the object.
+    is_strict: bool = False
 
 
 def share_with_all(tx: Transaction, kind: str, object_id: str, project_id: str, action: str = SHARED) -> None:

@@ -258,7 +258,7 @@ def _reads_all(resource: Resource, visibility: Visibility) -> bool:
 
 def _about(resource: Resource, key: str, parent: str = "") -> dict[str, str]:
     """The fields that message templates of errors may use."""
-    return {"id": key, "host": key, "address_group_id": key, "object_type": resource.name, "port_id": parent}
+    return {"id": key, "host": key, "object_type": resource.name, "port_id": parent}
 
 
 def _parent(request: Request) -> tuple[str, ...]:

@@ -38,10 +38,6 @@ def _router_policies(router: Router) -> Iterable[str]:
     return filter(None, (router.gateway_qos_policy_id, *floating, *forwarded))
 
 
-def _address_groups(group: SecurityGroup) -> Iterable[str]:
-    return filter(None, (rule.remote_address_group_id for rule in group.rules))
-
-
 def _remote_groups(group: SecurityGroup) -> Iterable[str]:
     return filter(None, (rule.remote_group_id for rule in group.rules))
 
@@ -63,7 +59,6 @@ CORE: Final = Feed(
             value=attrgetter("forwarding"),
             key=attrgetter("network_id"),
         ),
-        ServedKind(KINDS["address_group"], stores.SharedObjects, source="address_group", read=l2.read_address_groups),
         ServedKind(KINDS["group_members"], stores.MemberSets, source="port"),
         ServedKind(
             KINDS["security_group"], stores.SharedObjects, source="security_group", read=l2.read_security_groups
@@ -100,7 +95,6 @@ CORE: Final = Feed(
         # A host needs the network before the tunnels on it.
         Reference("host", "network", _if_tunnelled, sent_first=False),
         Reference("forwarding", "network", _if_tunnelled, sent_first=False),
-        Reference("address_group", "security_group", _address_groups),
         Reference("group_members", "security_group", _remote_groups),
         Reference("security_group", "port", _security_groups),
     ),

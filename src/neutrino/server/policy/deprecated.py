@@ -15,14 +15,13 @@ _RULES = {
     _OWNER: """
         update_network delete_network update_network:port_security_enabled update_subnetpool delete_subnetpool
         add_prefixes remove_prefixes onboard_network_subnets update_address_scope delete_address_scope
-        update_address_group delete_address_group add_addresses remove_addresses
         create_security_group update_security_group delete_security_group
         create_security_group_rule delete_security_group_rule get_rbac_policy update_rbac_policy delete_rbac_policy
         get_trunk update_trunk delete_trunk add_subports remove_subports
     """,
     "rule:regular_user": """
         create_network create_network:port_security_enabled create_port create_port:device_id update_port:device_id
-        create_port:binding:vnic_type create_subnetpool create_address_scope create_address_group get_security_group
+        create_port:binding:vnic_type create_subnetpool create_address_scope get_security_group
         get_default_security_group_rule create_rbac_policy get_availability_zone
         get_flavor get_flavor_service_profile get_service_provider create_trunk get_subports
         get_policy get_rule_type get_policy_bandwidth_limit_rule get_policy_dscp_marking_rule
@@ -51,7 +50,6 @@ _RULES = {
     "rule:admin_owner_or_sg_owner": "get_security_group_rule",
     f"{_OWNER} or rule:shared_subnetpools": "get_subnetpool",
     f"{_OWNER} or rule:shared_address_scopes": "get_address_scope",
-    f"{_OWNER} or rule:shared_address_groups": "get_address_group",
 }
 
 

@@ -74,7 +74,6 @@ BASE = {
     "manila_device": "field:port:device_owner=~^manila:",
     "shared_subnetpools": "field:subnetpools:shared=True",
     "shared_address_scopes": "field:address_scopes:shared=True",
-    "shared_address_groups": "field:address_groups:shared=True",
     "shared_security_group": "field:security_groups:shared=True",
     "shared_qos_policy": "field:policies:shared=True",
     "rule_default_sg": "field:security_group_rules:belongs_to_default_sg=True",
@@ -160,8 +159,6 @@ ADDRESSES = {
     **dict.fromkeys(("add_prefixes", "remove_prefixes", "onboard_network_subnets"), ADMIN_OR_MEMBER),
     **crud("address_scope", ADMIN_OR_MEMBER, any_of(ADMIN, READER, "rule:shared_address_scopes")),
     **setting("address_scope", {"shared": ADMIN}),
-    **crud("address_group", ADMIN_OR_MEMBER, any_of(ADMIN, READER, "rule:shared_address_groups")),
-    **dict.fromkeys(("add_addresses", "remove_addresses"), ADMIN_OR_MEMBER),
 }
 
 _GROUP_READER = any_of(ADMIN, READER, "rule:shared_security_group")

@@ -51,7 +51,7 @@ class Policies(ViewCollection):
             if after["is_default"] and not before["is_default"]:
                 _check_no_default(connection, before["project_id"])
             if before["shared"] and not after["shared"]:
-                rbac.check_unshared(connection, KIND, key)
+                rbac.check_unshared(connection, rbac.QOS_POLICY, key)
         with self.db.transaction() as tx:
             stamp = update_row(tx, t.qos_policies, before, values)
             _write_flags(tx, before, after)

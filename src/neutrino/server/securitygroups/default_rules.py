@@ -22,6 +22,7 @@ from neutrino.server.db.objects import exists, new_id
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.securitygroups.checks import Rule, check_rule
+from neutrino.server.uses import RuleRemote
 from neutrino.server.view_collection import ViewCollection
 
 _d, _g = t.default_security_group_rules.c, t.security_groups.c
@@ -72,8 +73,9 @@ class DefaultRules(ViewCollection):
         ),
     )
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, remotes: Sequence[RuleRemote] = ()) -> None:
         super().__init__(db, VIEW)
+        self._remotes = remotes
         self.collections = ((DEFAULT_SECURITY_GROUP_RULE, self),)
 
     @retried
@@ -89,7 +91,7 @@ class DefaultRules(ViewCollection):
             "in_others": rule.identity if made["used_in_non_default_sg"] else None,
         }
         with self.db.read() as connection:
-            _check_remote(connection, rule)
+            _check_remotes(connection, rule, self._remotes)
             _refuse_existing(connection, unique)
         with self.db.transaction() as tx:
             # An equal template that was created since makes this fail on the unique column, and it is decided again.
@@ -103,12 +105,14 @@ class DefaultRules(ViewCollection):
                 raise errors.DefaultSecurityGroupRuleNotFound(id=key)
 
 
-def _check_remote(connection: Connection, rule: Rule) -> None:
-    group, addresses = rule.remote_group_id, rule.remote_address_group_id
+def _check_remotes(connection: Connection, rule: Rule, remotes: Sequence[RuleRemote]) -> None:
+    group = rule.remote_group_id
     if group not in (None, PARENT_GROUP) and not exists(connection, _g.id == group):
         raise errors.SecurityGroupNotFound(id=group)
-    if addresses is not None and not exists(connection, t.address_groups.c.id == addresses):
-        raise errors.AddressGroupNotFound(id=addresses)
+    for remote in remotes:
+        key = remote.of(rule)
+        if key is not None and not exists(connection, remote.column == key):
+            raise remote.not_found(id=key)
 
 
 def _refuse_existing(connection: Connection, unique: Object) -> None:

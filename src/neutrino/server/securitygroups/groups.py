@@ -20,7 +20,7 @@ from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups import rules, views
 from neutrino.server.securitygroups.default_rules import first_rules, read_templates
 from neutrino.server.securitygroups.default_statefulness import default_stateful
-from neutrino.server.uses import GroupDeletion
+from neutrino.server.uses import GroupDeletion, RuleRemote
 from neutrino.server.view_collection import ViewCollection
 
 Limits = Mapping[str, int]  # by project
@@ -51,21 +51,17 @@ class SecurityGroups(ViewCollection):
             "A rule's prefix without host bits.",
         ),
         Extension(
-            "security-groups-remote-address-group",
-            "Remote address group id field for security group rules",
-            "Rules for the addresses of an address group.",
-        ),
-        Extension(
             "security-groups-rules-belongs-to-default-sg",
             "Security group rule belongs to the project's default security group",
             "Whether a rule belongs to a default group.",
         ),
     )
 
-    def __init__(self, db: Database, quotas: Quotas) -> None:
+    def __init__(self, db: Database, quotas: Quotas, remotes: Sequence[RuleRemote] = ()) -> None:
         super().__init__(db, views.GROUPS)
         self._quotas = quotas
-        self.rules = rules.SecurityGroupRules(db, quotas, self._ensure_default_of_list)
+        self.remotes = remotes
+        self.rules = rules.SecurityGroupRules(db, quotas, remotes, self._ensure_default_of_list)
         self.collections = ((SECURITY_GROUP, self), (SECURITY_GROUP_RULE, self.rules))
         self.delete_hooks: list[GroupDeletion] = []
 

@@ -25,6 +25,7 @@ from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.checks import Rule, check_bulk, refuse_repeated
 from neutrino.server.securitygroups.views import MAX_PARAMETERS, RULES, check_references
+from neutrino.server.uses import RuleRemote
 from neutrino.server.view_collection import ViewCollection
 
 Pair = tuple[Rule, Object]  # a rule, and its API object
@@ -51,11 +52,21 @@ _UNTAG_TOUCHING = sa.delete(t.tags).where(_tags.object_id.in_(sa.select(_r.id).w
 _DELETE_TOUCHING = sa.delete(t.security_group_rules).where(_TOUCHES)
 
 
+_GROUP_REMOTE = RuleRemote(lambda rule: rule.remote_group_id, _g.id, errors.SecurityGroupNotFound)
+
+
 class SecurityGroupRules(ViewCollection):
-    def __init__(self, db: Database, quotas: Quotas, ensure_default: Callable[[Context, Query], None]) -> None:
+    def __init__(
+        self,
+        db: Database,
+        quotas: Quotas,
+        remotes: Sequence[RuleRemote],
+        ensure_default: Callable[[Context, Query], None],
+    ) -> None:
         """`ensure_default` creates the default group of the project that a list is about, if it is missing."""
         super().__init__(db, RULES)
         self._quotas = quotas
+        self._remotes = [_GROUP_REMOTE, *remotes]
         self._ensure_default = ensure_default
 
     def index(self, context: Context, query: Query) -> list[Object]:
@@ -75,7 +86,8 @@ class SecurityGroupRules(ViewCollection):
         rules = check_bulk(items)
         group_id, project_id = items[0]["security_group_id"], items[0]["project_id"]
         with self.db.read() as connection:
-            _check_remotes(connection, context, rules, project_id)
+            for remote in self._remotes:
+                _check_remote(connection, context, remote, rules, project_id)
             in_default = _find_group(connection, group_id).is_default
             refuse_repeated(rules)
             _refuse_existing(connection, group_id, rules)
@@ -161,11 +173,11 @@ def _find_group(connection: Connection, group_id: str) -> Any:
     return found
 
 
-def _check_remotes(connection: Connection, context: Context, rules: Sequence[Rule], project_id: str) -> None:
-    groups = [rule.remote_group_id for rule in rules if rule.remote_group_id is not None]
-    check_references(connection, context, groups, project_id, errors.SecurityGroupNotFound, _g.id)
-    groups = [rule.remote_address_group_id for rule in rules if rule.remote_address_group_id is not None]
-    check_references(connection, context, groups, project_id, errors.AddressGroupNotFound, t.address_groups.c.id)
+def _check_remote(
+    connection: Connection, context: Context, remote: RuleRemote, rules: Sequence[Rule], project_id: str
+) -> None:
+    keys = [key for rule in rules if (key := remote.of(rule)) is not None]
+    check_references(connection, context, keys, project_id, remote.not_found, remote.column)
 
 
 def _refuse_existing(connection: Connection, group_id: str, rules: Sequence[Rule]) -> None:

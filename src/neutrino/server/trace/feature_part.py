@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection
 
 if TYPE_CHECKING:
     from neutrino.model.routing import RouterInterface
+    from neutrino.model.state import Rule
     from neutrino.server.trace.steps.parts import Part
     from neutrino.server.trace.steps.walk import Walk
     from neutrino.server.trace.values import Snapshot, TracedPort
@@ -58,6 +59,10 @@ class TracePart:
 
     def filters_routed(self, walk: Walk, came: RouterInterface | None, leaves: RouterInterface) -> None:
         """In a router, between two interfaces, before the source is translated: a filter of the feature."""
+
+    def is_remote(self, rule: Rule, address: str) -> bool:
+        """Whether a rule of a security group that refers to an object of the feature is for traffic with the address."""
+        return False
 
     def filters_receiver(self, walk: Walk, port: TracedPort) -> None:
         """On the switch, after the security groups of the receiving port: a filter of the feature."""

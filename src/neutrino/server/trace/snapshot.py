@@ -5,7 +5,7 @@ network is read and not followed: it may have the routers of all projects. What 
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -267,9 +267,7 @@ def _with_rules(connection: Connection, found: _Found, base: Snapshot) -> Snapsh
     """The snapshot with security groups, QoS policies, names, and the rules of features."""
     ports = [port for port in base.ports.values() if not port.router_id]
     groups = dict(l2.read_security_groups(connection, sorted({g for port in ports for g in port.port.security_groups})))
-    rules = [rule for group in groups.values() for rule in group.rules]
-    remote = {rule.remote_group_id for rule in rules if rule.remote_group_id}
-    address_groups = {rule.remote_address_group_id for rule in rules if rule.remote_address_group_id}
+    remote = {rule.remote_group_id for group in groups.values() for rule in group.rules if rule.remote_group_id}
     routers = [router.router for router in base.routers.values()]
     policies = {port.port.qos_policy_id for port in ports}
     policies |= {network.qos_policy_id for network in base.networks.values()}
@@ -284,19 +282,14 @@ def _with_rules(connection: Connection, found: _Found, base: Snapshot) -> Snapsh
     named = dict(read_names(connection, t.security_groups, groups))
     named |= read_names(connection, t.qos_policies, policies - {""})
     named |= read_names(connection, t.subnets, subnets)
-    return Snapshot(
-        **(
-            {name: getattr(base, name) for name in base.__dataclass_fields__}
-            | {
-                "security_groups": groups,
-                "members": _members(connection, sorted(remote), sorted(addresses)),
-                "address_groups": dict(l2.read_address_groups(connection, sorted(address_groups))),
-                "qos_policies": dict(read_policies(connection, sorted(policies - {""}))),
-                "named": named,
-                "parts": tuple(part.with_rules(connection, base) for part in base.parts),
-            }
-        )
+    snapshot = replace(
+        base,
+        security_groups=groups,
+        members=_members(connection, sorted(remote), sorted(addresses)),
+        qos_policies=dict(read_policies(connection, sorted(policies - {""}))),
+        named=named,
     )
+    return replace(snapshot, parts=tuple(part.with_rules(connection, snapshot) for part in snapshot.parts))
 
 
 def _members(

@@ -11,7 +11,7 @@ import msgspec
 
 from neutrino.model.qos import QosPolicy
 from neutrino.model.routing import Router, RouterInterface
-from neutrino.model.state import AddressGroup, Member, Network, Port, SecurityGroup
+from neutrino.model.state import Member, Network, Port, SecurityGroup
 from neutrino.model.trace import Cause, Packet, Point, Verdict
 from neutrino.server.ml2.driver_api import VIF_HW
 from neutrino.server.trace.feature_part import TracePart
@@ -115,7 +115,6 @@ class Snapshot:
     networks: Mapping[str, Network] = field(default_factory=dict)
     security_groups: Mapping[str, SecurityGroup] = field(default_factory=dict)
     members: Mapping[str, frozenset[Member]] = field(default_factory=dict)  # of remote groups
-    address_groups: Mapping[str, AddressGroup] = field(default_factory=dict)
     qos_policies: Mapping[str, QosPolicy] = field(default_factory=dict)
     routers: Mapping[str, TracedRouter] = field(default_factory=dict)
     floating_ips: Mapping[str, TracedFloatingIp] = field(default_factory=dict)

@@ -7,23 +7,6 @@ from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Resource, creatable, writable
 from neutrino.server.api.resources.common import ID, PROJECT
 
-# The actions of each object type; the first one is plain sharing.
-ACTIONS = {
-    "network": ("access_as_shared", "access_as_external"),
-    "security_group": ("access_as_shared",),
-    "address_scope": ("access_as_shared",),
-    "subnetpool": ("access_as_shared",),
-    "address_group": ("access_as_shared",),
-    "qos_policy": ("access_as_shared",),
-}
-
-
-def parse_object_type(value: Any) -> str:
-    kind = value.strip().lower() if isinstance(value, str) else None
-    if kind not in ACTIONS:
-        raise t.Unconvertible(f"'{value}' is not one of {sorted(ACTIONS)}")
-    return kind
-
 
 def parse_target(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
@@ -31,29 +14,38 @@ def parse_target(value: Any) -> str:
     return t.Text().parse(value)
 
 
-RBAC_POLICY = Resource(
-    name="rbac_policy",
-    collection="rbac_policies",
-    quota=True,
-    not_found=errors.RbacPolicyNotFound,
-    attributes=(
-        ID,
-        PROJECT,
-        creatable(
-            "object_type",
-            t.Parsed(parse_object_type, {"enum": sorted(ACTIONS)}),
-            default=REQUIRED,
-            filter=True,
-            filter_as=t.OneOf(tuple(ACTIONS)),
+def rbac_policy(kinds: tuple[str, ...]) -> Resource:
+    """The definition, for these types of objects."""
+
+    def parse_object_type(value: Any) -> str:
+        kind = value.strip().lower() if isinstance(value, str) else None
+        if kind not in kinds:
+            raise t.Unconvertible(f"'{value}' is not one of {sorted(kinds)}")
+        return kind
+
+    return Resource(
+        name="rbac_policy",
+        collection="rbac_policies",
+        quota=True,
+        not_found=errors.RbacPolicyNotFound,
+        attributes=(
+            ID,
+            PROJECT,
+            creatable(
+                "object_type",
+                t.Parsed(parse_object_type, {"enum": sorted(kinds)}),
+                default=REQUIRED,
+                filter=True,
+                filter_as=t.OneOf(kinds),
+            ),
+            creatable("object_id", t.Uuid(), default=REQUIRED, filter=True),
+            creatable("action", t.Text(), default=REQUIRED, filter=True),
+            writable(
+                "target_tenant",
+                t.Parsed(parse_target, {"type": "string", "minLength": 1, "maxLength": 255}),
+                default=REQUIRED,
+                filter=True,
+                guarded=True,
+            ),
         ),
-        creatable("object_id", t.Uuid(), default=REQUIRED, filter=True),
-        creatable("action", t.Text(), default=REQUIRED, filter=True),
-        writable(
-            "target_tenant",
-            t.Parsed(parse_target, {"type": "string", "minLength": 1, "maxLength": 255}),
-            default=REQUIRED,
-            filter=True,
-            guarded=True,
-        ),
-    ),
-)
+    )

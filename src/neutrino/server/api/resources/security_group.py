@@ -1,4 +1,4 @@
-"""Security groups, their rules, and address groups: lists of CIDRs that rules refer to."""
+"""Security groups and their rules."""
 
 import contextlib
 from typing import Any
@@ -7,7 +7,7 @@ from neutrino.model.addresses import parse_interface
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
-from neutrino.server.api.resources.common import ID, IDENTITY, PROJECT, PROTOCOLS, standard
+from neutrino.server.api.resources.common import ID, PROJECT, PROTOCOLS, standard
 
 
 def parse_name(value: Any) -> str:
@@ -104,24 +104,5 @@ SECURITY_GROUP_RULE = Resource(
         Attribute("normalized_cidr", t.Nullable(t.Text(64)), filter=True, sort=True),
         Attribute("belongs_to_default_sg", t.Bool(), filter=True),
         *standard(description=t.Nullable(t.Text())),
-    ),
-)
-
-MAX_ADDRESSES = 1000  # in one request
-
-ADDRESS_GROUP = Resource(
-    name="address_group",
-    not_found=errors.AddressGroupNotFound,
-    quota=True,
-    foreign_is_hidden=True,
-    actions=("add_addresses", "remove_addresses"),
-    bodies=dict.fromkeys(
-        ("add_addresses", "remove_addresses"), t.object_schema(address_group=t.object_schema(addresses=t.CIDRS))
-    ),
-    attributes=(
-        *IDENTITY,
-        creatable("addresses", t.ListOf(t.Cidr(), nullable=True, max_items=MAX_ADDRESSES)),
-        Attribute("shared", t.Bool()),
-        *standard(tags=None),
     ),
 )

@@ -47,7 +47,6 @@ from neutrino.server.db.tables.routers import (
     service_profiles,
 )
 from neutrino.server.db.tables.security_groups import (
-    address_groups,
     default_security_group_rules,
     default_security_groups,
     security_group_rules,

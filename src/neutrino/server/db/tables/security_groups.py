@@ -1,4 +1,4 @@
-"""Security groups, their rules, the templates of rules, and address groups."""
+"""Security groups, their rules, the and the templates of rules."""
 
 import sqlalchemy as sa
 
@@ -6,7 +6,6 @@ from neutrino.server.db.tables.columns import (
     History,
     flags,
     integers,
-    json,
     object_table,
     optional_ids,
     primary_id,
@@ -69,11 +68,4 @@ security_groups_default_statefulness = table(
     text(255, "project_id", nullable=True),
     text(300, "scope", unique=True),
     flags("stateful", default=True),
-)
-
-address_groups = object_table(
-    "address_groups",
-    json("addresses"),
-    history=History("address_group", feed=True),
-    quota="address_group",
 )

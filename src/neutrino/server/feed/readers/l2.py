@@ -36,7 +36,7 @@ from neutrino.server.ml2.ports.binding import EXPIRED
 
 _n, _s, _seg, _nd = t.networks.c, t.subnets.c, t.network_segments.c, t.network_dhcp_agents.c
 _p, _b, _a, _m = t.ports.c, t.port_bindings.c, t.agents.c, t.dvr_host_macs.c
-_g, _r, _ag = t.security_groups.c, t.security_group_rules.c, t.address_groups.c
+_g, _r = t.security_groups.c, t.security_group_rules.c
 _decode = msgspec.json.decode
 
 # --- networks ---------------------------------------------------------------------------------------------------------
@@ -190,11 +190,9 @@ def _bound(port: m.Port, binding: Any) -> m.Port:
 
 # --- security groups --------------------------------------------------------------------------------------------------
 
-_addresses = msgspec.json.Decoder(frozenset[str])
 _PORT_RANGE = (_r.port_range_min.label("port_min"), _r.port_range_max.label("port_max"))
 _RULES = select(m.Rule, t.security_group_rules, _r.security_group_id, _r.normalized_cidr, *_PORT_RANGE).order_by(_r.id)
 _GROUPS = select(m.SecurityGroup, t.security_groups)
-_ADDRESS_GROUPS = select(m.AddressGroup, t.address_groups, _ag.addresses)
 
 
 def read_security_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, m.SecurityGroup]]:
@@ -206,11 +204,6 @@ def read_security_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str
 def _rule(row: Any) -> m.Rule:
     protocol = None if row.protocol is None else protocol_number(row.protocol)
     return build(m.Rule, row, protocol=protocol, remote_ip_prefix=row.normalized_cidr or row.remote_ip_prefix)
-
-
-def read_address_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, m.AddressGroup]]:
-    for row in read_rows(connection, _ADDRESS_GROUPS, _ag.id, ids):
-        yield row.id, build(m.AddressGroup, row, addresses=_addresses.decode(row.addresses))
 
 
 # --- agents -----------------------------------------------------------------------------------------------------------

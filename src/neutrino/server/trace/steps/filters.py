@@ -85,8 +85,7 @@ def _matches(walk: Walk, rule: Rule, direction: str) -> bool:
         members = walk.snapshot.members.get(rule.remote_group_id, frozenset())
         return any(contains(member.ip_address, peer) for member in members)
     if rule.remote_address_group_id is not None:
-        group = walk.snapshot.address_groups.get(rule.remote_address_group_id)
-        return group is not None and any(contains(prefix, peer) for prefix in group.addresses)
+        return any(part.is_remote(rule, peer) for part in walk.snapshot.parts)
     return True
 
 

@@ -6,12 +6,11 @@ A group's revision counts each added or removed address, as in Neutron: a new gr
 from collections.abc import Sequence
 from typing import Any
 
+from neutrino.features.address_group.tables import address_groups
 from neutrino.model.addresses import parse_network
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
-from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.security_group import ADDRESS_GROUP, MAX_ADDRESSES
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
@@ -21,15 +20,30 @@ from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
 
 KIND = "address_group"
+MAX_ADDRESSES = 1000  # in one request
 
-VIEW = shareable_view(t.address_groups, errors.AddressGroupNotFound, hidden=("tags",))
+
+class AddressGroupNotFound(errors.NotFound):
+    template = "There is no address group {id}."
+
+
+class AddressGroupInUse(errors.InUse):
+    template = "Security group rules refer to address group {address_group_id}."
+
+
+class AddressesNotFound(errors.NotFound):
+    template = "Address group {address_group_id} does not have {addresses}."
+
+
+class AddressesAlreadyExist(errors.BadRequest):
+    template = "Address group {address_group_id} has {addresses} already."
+
+
+VIEW = shareable_view(address_groups, AddressGroupNotFound, hidden=("tags",))
 
 
 class AddressGroups(ViewCollection):
-    extensions = (Extension("address-group", "Address group", "Lists of CIDRs for the rules of security groups."),)
-
     def __init__(self, db: Database, quotas: Quotas, max_addresses: int) -> None:
-        self.collections = ((ADDRESS_GROUP, self),)
         super().__init__(db, VIEW)
         self._quotas = quotas
         self._max_addresses = max_addresses
@@ -45,7 +59,7 @@ class AddressGroups(ViewCollection):
         with self.db.read() as connection:
             limits = self._quotas.limits(connection, KIND, made)
         with self.db.transaction() as tx:
-            tx.insert(t.address_groups, [as_row(t.address_groups, group) for group in made], limits)
+            tx.insert(address_groups, [as_row(address_groups, group) for group in made], limits)
         return made
 
     @retried
@@ -58,10 +72,10 @@ class AddressGroups(ViewCollection):
         with self.db.read() as connection:
             rules, templates = t.security_group_rules.c, t.default_security_group_rules.c
             if any(exists(connection, c.remote_address_group_id == key) for c in (rules, templates)):
-                raise errors.AddressGroupInUse(address_group_id=key)
+                raise AddressGroupInUse(address_group_id=key)
         with self.db.transaction() as tx:
             # A rule that refers to it since makes this fail on its foreign key, and it is decided again.
-            sharing.delete_object(tx, t.address_groups, before)
+            sharing.delete_object(tx, address_groups, before)
 
     # --- addresses ------------------------------------------------------------------------------------------------
 
@@ -72,7 +86,7 @@ class AddressGroups(ViewCollection):
         known = set(before["addresses"])
         twice = [address for address in asked if address in known]
         if twice:
-            raise errors.AddressesAlreadyExist(addresses=", ".join(twice), address_group_id=key)
+            raise AddressesAlreadyExist(addresses=", ".join(twice), address_group_id=key)
         together = [*before["addresses"], *asked]
         self._check_size(together)
         return self._with_addresses(before, together, len(asked))
@@ -84,7 +98,7 @@ class AddressGroups(ViewCollection):
         known, gone = set(before["addresses"]), set(asked)
         missing = [address for address in asked if address not in known]
         if missing:
-            raise errors.AddressesNotFound(addresses=", ".join(missing), address_group_id=key)
+            raise AddressesNotFound(addresses=", ".join(missing), address_group_id=key)
         left = [address for address in before["addresses"] if address not in gone]
         return self._with_addresses(before, left, len(asked))
 
@@ -100,7 +114,7 @@ class AddressGroups(ViewCollection):
 
     def _change(self, before: Object, values: Object, bump: int = 1) -> Object:
         with self.db.transaction() as tx:
-            stamp = update_row(tx, t.address_groups, before, values, bump=bump)
+            stamp = update_row(tx, address_groups, before, values, bump=bump)
         return {**before, **values, **stamp}
 
     def _load(self, key: str, context: Context, revision: int | None = None) -> Object:

@@ -1,0 +1,1 @@
+"""Address groups: named lists of CIDRs that security group rules refer to."""

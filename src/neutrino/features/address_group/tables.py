@@ -1,0 +1,10 @@
+"""Address groups."""
+
+from neutrino.server.db.tables.columns import History, json, object_table
+
+address_groups = object_table(
+    "address_groups",
+    json("addresses"),
+    history=History("address_group", feed=True),
+    quota="address_group",
+)
