@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.dns import feature
+from neutrino.features.dns.driver_api import Incomplete, RecordSet
+from neutrino.features.dns.publisher import Publisher, PublisherOptions
+from neutrino.features.dns.records import Recorder
+from neutrino.features.dns.tables import dns_records
 from neutrino.model.objects import Object
 from neutrino.server.config import configuration
 from neutrino.server.db import tables as t
-from neutrino.server.dns import build
-from neutrino.server.dns.driver_api import Incomplete, RecordSet
-from neutrino.server.dns.publisher import Publisher, PublisherOptions
 from neutrino.server.main import Server, assemble, begin
 from neutrino.server.ml2.driver_api import DriverContext
 from tests.api.client import Api
@@ -39,20 +41,18 @@ ZONE = "example.net."
 class Setting:
     """A server with its DNS service, and a publisher that the test runs: nothing happens by itself."""
 
-    def __init__(self, server: Server, dns: FakeDns) -> None:
-        self.server, self.dns = server, dns
+    def __init__(self, server: Server, recorder: Recorder, dns: FakeDns) -> None:
+        self.server, self.recorder, self.dns = server, recorder, dns
         self.now = 1000.0
         self.publisher = self.another_publisher()
 
     def another_publisher(self) -> Publisher:
-        assert self.server.dns is not None
-        recorder = self.server.dns.recorder
-        more = {"clock": lambda: self.now, "private": recorder.private_addresses}
-        return Publisher(self.server.db, self.dns, recorder.sweep, PublisherOptions(), **more)  # type: ignore[arg-type]
+        more = {"clock": lambda: self.now, "private": self.recorder.private_addresses}
+        return Publisher(self.server.db, self.dns, self.recorder.sweep, PublisherOptions(), **more)  # type: ignore[arg-type]
 
     def rows(self) -> list[Any]:
         with self.server.db.read() as connection:
-            return list(connection.execute(sa.select(t.dns_records).order_by(t.dns_records.c.name)).all())
+            return list(connection.execute(sa.select(dns_records).order_by(dns_records.c.name)).all())
 
     def publish(self) -> None:
         self.publisher.publish()
@@ -61,28 +61,27 @@ class Setting:
 @pytest.fixture(scope="module")
 def module_server(
     request: pytest.FixtureRequest, database: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Server, FakeDns]]:
+) -> Iterator[tuple[Server, Recorder, FakeDns]]:
     directory, dns = tmp_path_factory.mktemp("dns"), FakeDns()
     path = directory / "neutrino.conf"
     path.write_text(configuration_text(prepared_database(request, database, directory), SETTINGS))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "load", lambda group, name: lambda conf: dns)
+        patch.setattr(feature, "load", lambda group, name: lambda conf: dns)
+        patch.setattr(Publisher, "start", lambda publisher: None)  # tests publish themselves
         server = assemble(configuration([str(path)]))
-    assert server.dns is not None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server.dns.publisher, "start", lambda: None)  # tests publish themselves
         begin(server)
-    yield server, dns
+    (hook,) = server.core.operations.closing_hooks
+    yield server, hook.__self__, dns
     server.close()
 
 
 @pytest.fixture
-def setting(module_server: tuple[Server, FakeDns]) -> Iterator[Setting]:
-    server, dns = module_server
+def setting(module_server: tuple[Server, Recorder, FakeDns]) -> Iterator[Setting]:
+    server, recorder, dns = module_server
     dns.__init__()  # type: ignore[misc]  # an empty service, also for the server's own driver
     with server.db.transaction() as tx:
-        tx.write(sa.delete(t.dns_records))
-    yield Setting(server, dns)
+        tx.write(sa.delete(dns_records))
+    yield Setting(server, recorder, dns)
     check(server.db)
 
 
@@ -127,8 +126,7 @@ def test_keywords_of_a_domain_are_of_the_caller_who_names_the_port(setting: Sett
     setting.publish()
     assert setting.dns.records == {(f"www.jo.{zone}", "A"): {address(port)}}
     # Without a request, and by a request that does not concern the name, they stay.
-    assert setting.server.dns is not None
-    setting.server.dns.recorder.sweep()
+    setting.recorder.sweep()
     other = {**who, "X-User-Name": "Al"}
     admin.put(f"/ports/{port['id']}", {"port": {"name": "renamed"}}, headers=other).expect(200)
     setting.publish()
@@ -208,9 +206,8 @@ def test_another_domain_of_a_network(setting: Setting, admin: Api) -> None:
     network = provider_network(admin)
     port = admin.port(network, dns_name="www")
     setting.publish()
-    assert setting.server.dns is not None
     asked: list[str] = []
-    setting.server.dns.recorder.network_changed = asked.append
+    setting.recorder.network_changed = asked.append
     admin.change("network", network["id"], name="other")
     assert asked == []
     admin.change("network", network["id"], dns_domain="example.com.")
@@ -223,9 +220,8 @@ def test_another_domain_of_a_network(setting: Setting, admin: Api) -> None:
 @pytest.mark.parametrize("operation", ["create", "update", "delete"])
 @pytest.mark.parametrize("publishes", [True, False])
 def test_changes_of_subnets_that_concern_ports(setting: Setting, operation: str, publishes: bool) -> None:
-    assert setting.server.dns is not None
     asked: list[str] = []
-    recorder = setting.server.dns.recorder
+    recorder = setting.recorder
     recorder.network_changed = asked.append
     subnet = {"id": "s", "dns_publish_fixed_ip": publishes}
     before = {"id": "s", "dns_publish_fixed_ip": False} if operation == "update" else None
@@ -568,9 +564,8 @@ def test_the_work_of_a_dead_publisher_is_taken_over(setting: Setting, admin: Api
 
 
 def test_the_thread_publishes_after_a_commit(setting: Setting, admin: Api) -> None:
-    assert setting.server.dns is not None
     network = provider_network(admin)
-    recorder, publisher = setting.server.dns.recorder, setting.another_publisher()
+    recorder, publisher = setting.recorder, setting.another_publisher()
     recorder.recorded, recorder.network_changed = publisher.wake, publisher.recheck
     publisher.start()
     try:
@@ -589,7 +584,7 @@ def test_a_sweep_publishes_what_was_there_before(setting: Setting, admin: Api) -
     network = provider_network(admin)
     port = admin.port(network, dns_name="swept")
     with setting.server.db.transaction() as tx:
-        tx.write(sa.delete(t.dns_records))
+        tx.write(sa.delete(dns_records))
     setting.publisher.sweep(None)
     setting.publish()
     assert setting.dns.of("swept.example.net.") == {address(port)}
@@ -653,7 +648,6 @@ def test_without_a_driver_there_is_nothing(request: pytest.FixtureRequest, datab
     path.write_text(configuration_text(prepared_database(request, database, tmp_path)))
     server = assemble(configuration([str(path)]))
     try:
-        assert server.dns is None
         assert server.core.operations.closing_hooks == []
     finally:
         server.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from neutrino.server.dns.driver_api import ForeignRecords, RecordSet, Refused, Unreachable
+from neutrino.features.dns.driver_api import ForeignRecords, RecordSet, Refused, Unreachable
 
 Key = tuple[str, str]  # name and type
 

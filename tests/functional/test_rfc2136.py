@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from neutrino.errors import RefusedToStart
+from neutrino.features.dns.driver_api import ForeignRecords, RecordSet, Refused
+from neutrino.features.dns.rfc2136 import Rfc2136
 from neutrino.server.config import configuration
-from neutrino.server.dns.driver_api import ForeignRecords, RecordSet, Refused
-from neutrino.server.dns.rfc2136 import Rfc2136
 from tests.api.client import Api
 from tests.api.conftest import start
 from tests.api.l3 import attach, gateway, inside, outside

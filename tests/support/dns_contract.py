@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from neutrino.server.dns.driver_api import DnsDriver, ForeignRecords, RecordSet, Refused, Unreachable
+from neutrino.features.dns.driver_api import DnsDriver, ForeignRecords, RecordSet, Refused, Unreachable
 
 ZONE = "example.net."
 NONE: frozenset[str] = frozenset()

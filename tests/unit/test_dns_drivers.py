@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from neutrino.errors import RefusedToStart
+from neutrino.features.dns.designate import Answer, Designate, ReverseZones
+from neutrino.features.dns.driver_api import Incomplete, RecordSet, Refused, Unreachable
 from neutrino.server.config import configuration
-from neutrino.server.dns.designate import Answer, Designate, ReverseZones
-from neutrino.server.dns.driver_api import Incomplete, RecordSet, Refused, Unreachable
 from tests.fakes.designate import SERVICE_PROJECT, TOKEN, FakeDesignate
 from tests.fakes.dns import FakeDns
 from tests.support import dns_contract

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from neutrino.server.dns.wanted import (
+from neutrino.features.dns.wanted import (
     Caller,
     NamedFloatingIp,
     NamedNetwork,

@@ -12,7 +12,6 @@ from neutrino.feed.messages import Traffic
 from neutrino.model.objects import Values
 from neutrino.server import config, features
 from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
-from neutrino.server.dns.build import ExternalDns, build_dns
 from neutrino.server.events import nova
 from neutrino.server.feed.reports.reports import PortReports, Reports, TakeStatus
 from neutrino.server.feed.reports.trunk_status import TrunkStatus
@@ -27,7 +26,6 @@ from neutrino.server.services import Services, load
 class Backend:
     services: Services  # with the core plugin
     dhcp: DhcpScheduler
-    dns: ExternalDns | None  # in the feed process it records, and the API workers publish
     close: Callable[[], None]
     running: Sequence[features.Running] = ()
 
@@ -58,7 +56,7 @@ def build_backend(conf: Configuration) -> Backend:
     core.subnets.commit_hooks += [one.subnet_changed for one in running]
     core.ports.commit_hooks += [one.port_changed for one in running]
     core.networks.segment_hooks += [one.segment_changed for one in running]
-    dns = build_dns(conf, db, core.operations)
+    core.operations.closing_hooks += [one.closing for one in running if one.closing is not None]
 
     def close() -> None:
         nova_sink.queue.close()
@@ -66,7 +64,7 @@ def build_backend(conf: Configuration) -> Backend:
             one.close()
         db.close()
 
-    return Backend(services, dhcp, dns, close, running)
+    return Backend(services, dhcp, close, running)
 
 
 def host_reports(backend: Backend) -> Reports:

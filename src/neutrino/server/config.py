@@ -17,7 +17,6 @@ from neutrino.server import features, tls
 from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
 from neutrino.server.db.session import FAILOVER_SECONDS, Database
-from neutrino.server.dns import config as dns
 from neutrino.server.ui import config as ui
 
 # Neutron's defaults.
@@ -161,7 +160,6 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.BoolOpt("network_auto_schedule", default=True, help="Schedule networks to DHCP agents automatically."),
         cfg.BoolOpt("allow_automatic_dhcp_failover", default=True, help="Move networks away from dead DHCP agents."),
         cfg.ListOpt("default_availability_zones", default=[], help="Zones of networks that name none."),
-        *dns.GENERAL,
         cfg.BoolOpt(
             "notify_nova_on_port_status_changes",
             default=True,
@@ -294,8 +292,6 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
         )
         for name, limit in quotas().items()
     ],
-    "designate": dns.DESIGNATE,
-    "rfc2136": dns.RFC2136,
     "nova": [  # keystoneauth registers its own options in this group (`events/nova.py`)
         cfg.StrOpt("region_name", help="The region of Nova's endpoint."),
         cfg.StrOpt(

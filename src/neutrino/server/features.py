@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 import neutrino.features
+from neutrino.configuration.options import Configuration
 from neutrino.diagnosis.catalogue import AREAS
 from neutrino.diagnosis.problems import Problem, combine
 from neutrino.errors import OperatorError
@@ -29,6 +30,7 @@ from neutrino.server.feed.declarations import Feed, Sources, assemble
 from neutrino.server.feed.kinds import CORE, UNPACKAGED
 from neutrino.server.feed.reports.reports import PortReports, TakeStatus, TakeTraffic
 from neutrino.server.hosts.registry import AgentReport
+from neutrino.server.ml2.operations import ClosingHook
 from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.deprecated import by_rule
 from neutrino.server.policy.rule_set import Defaults
@@ -50,9 +52,10 @@ class Running:
     port_changed: Callable[[Object | None, Object | None], None] = lambda before, after: None
     subnet_changed: Callable[[str, Object | None, Object | None], None] = lambda network_id, before, after: None
     segment_changed: Callable[[str], None] = lambda segment_id: None
-    host_reported: Callable[[AgentReport], object] = lambda report: (
-        None
-    )  # feed process: an agent has reported its state
+    # In the feed process: an agent has reported its state.
+    host_reported: Callable[[AgentReport], object] = lambda report: None
+    closing: ClosingHook | None = None  # before each commit of a change of networks, subnets, ports or floating IPs
+    begin: Callable[[], object] = lambda: None  # API processes: starts threads
     close: Callable[[], object] = lambda: None
 
 
@@ -86,6 +89,7 @@ class Feature:
     # The core
     start: Callable[[Services], Running] | None = None  # opens nothing, starts no thread
     shared: Sequence[Shareable] = ()  # types of objects that RBAC policies share
+    report: Callable[[Configuration], object] = lambda conf: None  # logs, once, what is configured without effect
     adds_segment_ranges: bool = False  # segmentation ids are also chosen from rows of `network_segment_ranges`
 
     # Objects of the core that it depends on

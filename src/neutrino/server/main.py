@@ -7,7 +7,7 @@ memory. `begin` opens the database and starts threads, in each process.
 import logging
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -36,7 +36,6 @@ from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import metadata
 from neutrino.server.dhcp.scheduler import DhcpScheduler
-from neutrino.server.dns.build import ExternalDns, report_default_domain
 from neutrino.server.events import nova
 from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.history import Changes
@@ -74,7 +73,7 @@ class Server:
     stop: threading.Event  # set by `close`
     service_plugins: Mapping[str, Any]  # by their names in the configuration
     process: ServerProcess  # the row of this process, written from `begin` on
-    dns: ExternalDns | None  # None without external_dns_driver
+    running: Sequence[features.Running]
     authorizer: Authorizer
 
 
@@ -132,14 +131,12 @@ def assemble(conf: Configuration) -> Server:
     def close() -> None:
         stop.set()
         process.stop()
-        if backend.dns is not None:
-            backend.dns.close()
         if notifier is not None:
             notifier.queue.close()
         backend.close()
 
-    app, dns = wrap(app, conf), backend.dns
-    return Server(app, conf, db, core, registry, dhcp, close, stop, service_plugins, process, dns, authorizer)
+    app, running = wrap(app, conf), backend.running
+    return Server(app, conf, db, core, registry, dhcp, close, stop, service_plugins, process, running, authorizer)
 
 
 def _load_plugin(name: str, services: Services) -> ResourcePlugin:
@@ -175,7 +172,8 @@ def report(server: Server, agent_options: Callable[[], findings.Groups] = tuple)
     findings.report(server.conf, findings.SERVER, agent_options)
     server.authorizer.report()
     nova.report_unconfigured(server.conf)
-    report_default_domain(server.conf)
+    for feature in features.enabled(server.conf):
+        feature.report(server.conf)
 
 
 def begin(server: Server) -> None:
@@ -198,8 +196,8 @@ def begin(server: Server) -> None:
     sweeper = Sweeper(schedulers, server.registry, interval, server.stop, tasks)
     threading.Thread(target=sweeper.run, daemon=True, name="sweeper").start()
     server.process.start()
-    if server.dns is not None:
-        server.dns.start()
+    for one in server.running:
+        one.begin()
 
 
 def _table(resource: Resource) -> sa.Table:

@@ -44,18 +44,6 @@ _EXTENSIONS = (
         "Allowed address pairs contain no multicast addresses.",
     ),
     ("extra_dhcp_opt", "Neutron Extra DHCP options", "DHCP options per port."),
-    ("dns-integration", "DNS Integration", "DNS names of ports and networks."),
-    ("dns-domain-ports", "dns_domain for ports", "The DNS domain of a port."),
-    (
-        "dns-integration-domain-keywords",
-        "DNS domain names with keywords allowed",
-        "A DNS domain may contain the id or name of the project or user.",
-    ),
-    (
-        "subnet-dns-publish-fixed-ip",
-        "Subnet DNS publish fixed IP",
-        "Whether DNS records of a subnet's addresses are public.",
-    ),
     ("default-subnetpools", "Default Subnetpools", "Subnets from the default pool."),
     ("subnet-service-types", "Subnet service types", "Subnets reserved for device owners."),
     ("port-security-groups-filtering", "Port filtering on security groups", "security_groups filters ports."),

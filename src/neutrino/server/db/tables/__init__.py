@@ -8,7 +8,6 @@ memberships); they are written in the same transaction, and constraints are on t
 from neutrino.server.db.tables.access import quota_usages, quotas, rbac_policies, tags
 from neutrino.server.db.tables.changes import change_head, changes
 from neutrino.server.db.tables.columns import Json, counted_rows, histories, history_of, metadata, quota_of
-from neutrino.server.db.tables.dns import dns_callers, dns_records
 from neutrino.server.db.tables.drivers import journal, network_attributes, port_attributes, subnet_attributes
 from neutrino.server.db.tables.hosts import agents, host_credentials, host_queries, server_processes
 from neutrino.server.db.tables.networks import (

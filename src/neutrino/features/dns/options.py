@@ -1,12 +1,14 @@
 """Options of external DNS: Neutron's names for Designate, and our own for dynamic updates (RFC 2136)."""
 
+from collections.abc import Mapping, Sequence
+
 from oslo_config import cfg
 
 from neutrino.configuration.neutron_values import name_type
 
 ALGORITHMS = ("hmac-sha256", "hmac-sha384", "hmac-sha512", "hmac-sha224", "hmac-sha1", "hmac-md5")
 
-GENERAL = [  # [DEFAULT]
+_GENERAL = [
     cfg.Opt(
         "external_dns_driver",
         type=name_type("DEFAULT", "external_dns_driver"),
@@ -14,7 +16,7 @@ GENERAL = [  # [DEFAULT]
         help="Where records of ports and floating IPs are published: 'designate', 'rfc2136', or empty for nowhere.",
     ),
 ]
-DESIGNATE = [  # keystoneauth registers its own options in this group (`designate.py`)
+_DESIGNATE = [  # keystoneauth registers its own options in this group (`designate.py`)
     cfg.URIOpt(
         "url", schemes=["http", "https"], help="Designate's endpoint; if not set, it is found in the catalogue."
     ),
@@ -40,7 +42,7 @@ DESIGNATE = [  # keystoneauth registers its own options in this group (`designat
         "ptr_zone_email", default="", help="Contact of new reverse zones; if not set, admin@ and the DNS domain."
     ),
 ]
-RFC2136 = [
+_RFC2136 = [
     cfg.HostAddressOpt("server", help="Address of the primary name server, which receives the updates."),
     cfg.PortOpt("port", default=53, help="Its port."),
     cfg.ListOpt("zones", default=[], help="The zones that may be written; names in other zones are not published."),
@@ -52,3 +54,4 @@ RFC2136 = [
     # At most: a few messages are sent for a record set, within the lease of its claim (`publisher.py`).
     cfg.FloatOpt("timeout", default=5.0, min=0.1, max=10.0, help="Seconds to wait for an answer of the name server."),
 ]
+OPTIONS: Mapping[str | None, Sequence[cfg.Opt]] = {None: _GENERAL, "designate": _DESIGNATE, "rfc2136": _RFC2136}

@@ -23,7 +23,7 @@ import dns.update
 from oslo_config import cfg
 
 from neutrino.errors import RefusedToStart
-from neutrino.server.dns.driver_api import ForeignRecords, RecordSet, Refused, Unreachable
+from neutrino.features.dns.driver_api import ForeignRecords, RecordSet, Refused, Unreachable
 
 # As tsig-keygen writes it: key "name" { algorithm hmac-sha256; secret "…"; };
 _KEY_FILE = re.compile(

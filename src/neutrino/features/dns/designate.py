@@ -14,7 +14,7 @@ import msgspec
 from oslo_config import cfg
 
 from neutrino.errors import RefusedToStart
-from neutrino.server.dns.driver_api import ForeignRecords, Incomplete, RecordSet, Refused, Unreachable
+from neutrino.features.dns.driver_api import ForeignRecords, Incomplete, RecordSet, Refused, Unreachable
 
 GROUP = "designate"
 REQUEST_TIMEOUT = 20.0

@@ -21,16 +21,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from neutrino.server.db import tables as t
+from neutrino.features.dns.driver_api import DnsDriver, Incomplete, RecordSet, Refused, Unreachable
+from neutrino.features.dns.tables import dns_records
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.dns.driver_api import DnsDriver, Incomplete, RecordSet, Refused, Unreachable
 
 LOG = logging.getLogger(__name__)
 MAX_ERROR = 1000  # characters of an error in a row
-_d = t.dns_records.c
-_SET = (_d.project_id, _d.zone, _d.name, _d.type)
-_ROWS = sa.select(t.dns_records).where(*(column == sa.bindparam(column.name) for column in _SET)).order_by(_d.id)
+_SET = (dns_records.c.project_id, dns_records.c.zone, dns_records.c.name, dns_records.c.type)
+_ROWS = (
+    sa.select(dns_records).where(*(column == sa.bindparam(column.name) for column in _SET)).order_by(dns_records.c.id)
+)
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class Publisher:
 
     def _due(self) -> list[RecordSet]:
         now = self.clock()
-        due = _d.pending == sa.true(), _d.retry_at <= now, _d.claimed_until <= now
+        due = dns_records.c.pending == sa.true(), dns_records.c.retry_at <= now, dns_records.c.claimed_until <= now
         found = sa.select(*_SET).where(*due).distinct().limit(self.options.at_once)
         with self.db.read() as connection:
             return [RecordSet(*row) for row in connection.execute(found)]
@@ -182,13 +183,13 @@ class Publisher:
                 # Of two publishers that read the same rows, one is Stale and reads again. The last claim is a condition
                 # too: if another publisher has claimed and released a row since, its marks are not those that were read.
                 same = (
-                    _d.id == row.id,
-                    _d.claimed_by == row.claimed_by,
-                    _d.claimed_until <= now,
-                    _d.wanted == row.wanted,
+                    dns_records.c.id == row.id,
+                    dns_records.c.claimed_by == row.claimed_by,
+                    dns_records.c.claimed_until <= now,
+                    dns_records.c.wanted == row.wanted,
                 )
                 published = row.published or row.wanted
-                tx.change(sa.update(t.dns_records).where(*same).values(published=published, **claimed))
+                tx.change(sa.update(dns_records).where(*same).values(published=published, **claimed))
         return rows
 
     def _settle(self, claim: str, rows: Sequence[Any]) -> None:
@@ -196,22 +197,22 @@ class Publisher:
         wanted, removed = [row for row in rows if row.wanted], [row for row in rows if not row.wanted]
         with self.db.transaction() as tx:
             if wanted:
-                done = sa.update(t.dns_records).where(*_own(claim, wanted), _d.wanted.is_(True))
+                done = sa.update(dns_records).where(*_own(claim, wanted), dns_records.c.wanted.is_(True))
                 tx.write(done.values(pending=False, error="", attempts=0, retry_at=0.0))
             if removed:
-                tx.write(sa.delete(t.dns_records).where(*_own(claim, removed), _d.wanted.is_(False)))
+                tx.write(sa.delete(dns_records).where(*_own(claim, removed), dns_records.c.wanted.is_(False)))
             self._unclaim(tx, claim, rows)
 
     def _unclaim(self, tx: Transaction, claim: str, rows: Sequence[Any]) -> None:
         """`claimed_by` stays: it shows others that the rows have been claimed since they read them."""
-        tx.write(sa.update(t.dns_records).where(*_own(claim, rows)).values(claimed_until=0.0))
+        tx.write(sa.update(dns_records).where(*_own(claim, rows)).values(claimed_until=0.0))
 
     def _refused(self, claim: str, rows: Sequence[Any], error: str) -> None:
         """Nothing was changed: what was not published before is not now."""
         new = [row for row in rows if not row.published]
         with self.db.transaction() as tx:
             if new:
-                tx.write(sa.update(t.dns_records).where(*_own(claim, new)).values(published=False))
+                tx.write(sa.update(dns_records).where(*_own(claim, new)).values(published=False))
             self._postpone(tx, claim, rows, error)
 
     def _retry_later(self, claim: str, rows: Sequence[Any], error: str) -> None:
@@ -226,12 +227,13 @@ class Publisher:
         for is_wanted in (True, False):
             same = [row for row in rows if row.wanted == is_wanted]
             if same:
-                tx.write(sa.update(t.dns_records).where(*_own(claim, same), _d.wanted == is_wanted).values(**values))
+                unchanged = dns_records.c.wanted == is_wanted
+                tx.write(sa.update(dns_records).where(*_own(claim, same), unchanged).values(**values))
         self._unclaim(tx, claim, rows)
 
     def _release(self, claim: str, rows: Sequence[Any], error: str) -> None:
         with self.db.transaction() as tx:
-            tx.write(sa.update(t.dns_records).where(*_own(claim, rows)).values(error=error[:MAX_ERROR]))
+            tx.write(sa.update(dns_records).where(*_own(claim, rows)).values(error=error[:MAX_ERROR]))
             self._unclaim(tx, claim, rows)
 
     def _log_refused(self, record_set: RecordSet, rows: Sequence[Any], error: str) -> None:
@@ -244,4 +246,4 @@ class Publisher:
 
 def _own(claim: str, rows: Sequence[Any]) -> list[sa.ColumnElement[bool]]:
     """The rows, as long as no other publisher has claimed them."""
-    return [_d.id.in_([row.id for row in rows]), _d.claimed_by == claim]
+    return [dns_records.c.id.in_([row.id for row in rows]), dns_records.c.claimed_by == claim]

@@ -16,11 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino import request_ids
-from neutrino.server.db import tables as t
-from neutrino.server.db.objects import decode, new_id
-from neutrino.server.db.session import Database
-from neutrino.server.db.transaction import Transaction
-from neutrino.server.dns.wanted import (
+from neutrino.features.dns.tables import dns_callers, dns_records
+from neutrino.features.dns.wanted import (
     NOBODY,
     Caller,
     NamedFloatingIp,
@@ -32,30 +29,32 @@ from neutrino.server.dns.wanted import (
     records_of_floating_ip,
     records_of_port,
 )
+from neutrino.server.db import tables as t
+from neutrino.server.db.objects import decode, new_id
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.segments import read_segments
 
 LOG = logging.getLogger(__name__)
 BATCH = 200  # objects that a sweep reads and writes in one transaction
-_d, _p, _n, _f, _s = t.dns_records.c, t.ports.c, t.networks.c, t.floatingips.c, t.subnets.c
-_c = t.dns_callers.c
 NAME_MAX = 255  # of the columns of names
 _PORTS = sa.select(
-    _p.id,
-    _p.project_id,
-    _p.dns_name,
-    _p.dns_domain,
-    _p.fixed_ips,
-    _p.network_id,
-    _n.dns_domain.label("network_domain"),
-    _n.external,
-).join(t.networks, _n.id == _p.network_id)
-_FLOATING_IPS = sa.select(_f.id, _f.project_id, _f.port_id, _f.floating_ip_address, _f.dns_name, _f.dns_domain)
-_ROWS = sa.select(_d.id, _d.object_id, _d.zone, _d.name, _d.type, _d.address, _d.wanted)
+    t.ports.c.id,
+    t.ports.c.project_id,
+    t.ports.c.dns_name,
+    t.ports.c.dns_domain,
+    t.ports.c.fixed_ips,
+    t.ports.c.network_id,
+    t.networks.c.dns_domain.label("network_domain"),
+    t.networks.c.external,
+).join(t.networks, t.networks.c.id == t.ports.c.network_id)
+_OF_FLOATING_IPS = ("id", "project_id", "port_id", "floating_ip_address", "dns_name", "dns_domain")
+_FLOATING_IPS = sa.select(*(t.floatingips.c[name] for name in _OF_FLOATING_IPS))
 _AGAIN = {"pending": True, "attempts": 0, "retry_at": 0.0}
 _SET_WANTED = (
-    sa.update(t.dns_records)
-    .where(_d.id == sa.bindparam("row"))
+    sa.update(dns_records)
+    .where(dns_records.c.id == sa.bindparam("row"))
     .values(wanted=sa.bindparam("is_wanted", type_=sa.Boolean), **_AGAIN)
 )
 # Attributes of a port, network or subnet that its records, or those of its ports, depend on.
@@ -104,14 +103,15 @@ class Recorder:
                 row.id, row.project_id, row.floating_ip_address, row.dns_name, row.dns_domain, ports.get(row.port_id)
             )
             wanted[row.id] = "floatingip", row.project_id, records_of_floating_ip(one)
-        stored = connection.execute(_ROWS.where(_d.object_id.in_(sorted({*port_ids, *floating_ids, *wanted})))).all()
+        of_objects = dns_records.c.object_id.in_(sorted({*port_ids, *floating_ids, *wanted}))
+        stored = connection.execute(sa.select(dns_records).where(of_objects)).all()
         if _write_difference(tx, wanted, stored):
             tx.after_commit(self.recorded)
 
     def _read_ports(self, connection: Connection, ids: Collection[str]) -> dict[str, NamedPort]:
         if not ids or not self.publishes_ports:
             return {}
-        rows = connection.execute(_PORTS.where(_p.id.in_(sorted(ids)))).all()
+        rows = connection.execute(_PORTS.where(t.ports.c.id.in_(sorted(ids)))).all()
         named = {row.network_id for row in rows if row.dns_name and (row.dns_domain or row.network_domain)}
         segments = read_segments(connection, sorted(named)) if named else {}
         published = _published_subnets(connection, named)
@@ -142,8 +142,10 @@ class Recorder:
         """Record everything again, or all of one network: after a change of options, of a domain, or of these rules."""
         with self.db.read() as connection:
             ports = list(connection.execute(_named_ports(network_id)).scalars())
-            floating_ips = [] if network_id else list(connection.execute(sa.select(_f.id)).scalars())
-            stored = [] if network_id else list(connection.execute(sa.select(_d.object_id).distinct()).scalars())
+            floating_ips, stored = [], []
+            if network_id is None:
+                floating_ips = list(connection.execute(sa.select(t.floatingips.c.id)).scalars())
+                stored = list(connection.execute(sa.select(dns_records.c.object_id).distinct()).scalars())
         known = {*ports, *floating_ips}
         for some in _batches([*ports, *(key for key in stored if key not in known)]):
             self._sweep_batch(some, ())
@@ -170,11 +172,11 @@ def _with_callers(
     """The ports with who has named them: those that the caller changes now with the caller, others as stored."""
     named = {port.id: caller for port in ports if port.id in changed and caller != NOBODY}
     if named:
-        tx.write(sa.delete(t.dns_callers).where(_c.port_id.in_(sorted(named))))
-        tx.insert(t.dns_callers, [{"port_id": key, **asdict(caller)} for key in sorted(named)])
+        tx.write(sa.delete(dns_callers).where(dns_callers.c.port_id.in_(sorted(named))))
+        tx.insert(dns_callers, [{"port_id": key, **asdict(caller)} for key in sorted(named)])
     others = sorted({port.id for port in ports} - named.keys())
     if others:
-        statement = sa.select(t.dns_callers).where(_c.port_id.in_(others))
+        statement = sa.select(dns_callers).where(dns_callers.c.port_id.in_(others))
         named |= {
             row.port_id: Caller(row.project_name, row.user_id, row.user_name)
             for row in tx.connection.execute(statement)
@@ -204,22 +206,23 @@ def _read_floating_ips(connection: Connection, port_ids: Sequence[str], floating
     """The floating IPs with these ids, and those of these ports, because they may have the port's name."""
     conditions = []
     if port_ids:
-        conditions.append(_f.port_id.in_(sorted(port_ids)))
+        conditions.append(t.floatingips.c.port_id.in_(sorted(port_ids)))
     if floating_ids:
-        conditions.append(_f.id.in_(sorted(floating_ids)))
+        conditions.append(t.floatingips.c.id.in_(sorted(floating_ids)))
     return connection.execute(_FLOATING_IPS.where(sa.or_(*conditions))).all()
 
 
 def _published_subnets(connection: Connection, network_ids: Collection[str]) -> list[tuple[str, str]]:
     if not network_ids:
         return []
-    where = _s.network_id.in_(sorted(network_ids)), _s.dns_publish_fixed_ip.is_(True)
-    return [(row.network_id, row.id) for row in connection.execute(sa.select(_s.network_id, _s.id).where(*where))]
+    where = t.subnets.c.network_id.in_(sorted(network_ids)), t.subnets.c.dns_publish_fixed_ip.is_(True)
+    rows = connection.execute(sa.select(t.subnets.c.network_id, t.subnets.c.id).where(*where))
+    return [(row.network_id, row.id) for row in rows]
 
 
 def _named_ports(network_id: str | None) -> sa.Select[Any]:
-    named = sa.select(_p.id).where(_p.dns_name != "")
-    return named if network_id is None else named.where(_p.network_id == network_id)
+    named = sa.select(t.ports.c.id).where(t.ports.c.dns_name != "")
+    return named if network_id is None else named.where(t.ports.c.network_id == network_id)
 
 
 def _write_difference(
@@ -254,7 +257,7 @@ def _write_difference(
         for key, records in missing.items()
         for record in sorted(records)
     ]
-    tx.insert(t.dns_records, new)
+    tx.insert(dns_records, new)
     return changed or bool(new)
 
 

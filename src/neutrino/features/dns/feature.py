@@ -1,19 +1,21 @@
-"""Builds external DNS from the configuration; nothing, if there is no `external_dns_driver`."""
+"""External DNS: records for ports and floating IPs in Designate, or by dynamic updates; names of ports are the core's."""
 
 import logging
 from dataclasses import dataclass
 
 from oslo_config import cfg
 
+from neutrino.features.dns.driver_api import DnsDriver
+from neutrino.features.dns.options import OPTIONS
+from neutrino.features.dns.publisher import Publisher
+from neutrino.features.dns.records import Recorder
+from neutrino.features.dns.wanted import ProjectRanges
+from neutrino.server.api.definition import Extension
 from neutrino.server.db.session import Database
-from neutrino.server.dns.driver_api import DnsDriver
-from neutrino.server.dns.publisher import Publisher
-from neutrino.server.dns.records import Recorder
-from neutrino.server.dns.wanted import ProjectRanges
+from neutrino.server.features import Feature, Running
 from neutrino.server.ipam.ranges import Range
-from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.type_drivers import HIGHEST_VLAN, LOWEST_VLAN, parse_ranges
-from neutrino.server.services import load
+from neutrino.server.services import ResourcePlugin, Services, load
 
 LOG = logging.getLogger(__name__)
 DRIVERS = "neutrino.external_dns_drivers"
@@ -25,23 +27,21 @@ class ExternalDns:
     recorder: Recorder
     publisher: Publisher
 
-    def start(self) -> None:
-        self.publisher.start()
 
-    def close(self) -> None:
-        self.publisher.close()
-
-
-def build_dns(conf: cfg.ConfigOpts, db: Database, operations: Operations) -> ExternalDns | None:
-    """Opens and starts nothing: `start` is called in the processes that serve the API."""
-    if not conf.external_dns_driver:
-        return None
+def build_dns(conf: cfg.ConfigOpts, db: Database) -> ExternalDns:
     driver: DnsDriver = load(DRIVERS, conf.external_dns_driver)(conf)
     recorder = Recorder(db, project_ranges(conf), publishes_ports=_has_own_domain(conf))
     publisher = Publisher(db, driver, recorder.sweep, private=recorder.private_addresses)
     recorder.recorded, recorder.network_changed = publisher.wake, publisher.recheck
-    operations.closing_hooks.append(recorder.record)
     return ExternalDns(recorder, publisher)
+
+
+def start(services: Services) -> Running:
+    """In the feed process it records, and the API workers publish; without a driver it does neither."""
+    if not services.conf.external_dns_driver:
+        return Running()
+    dns = build_dns(services.conf, services.db)
+    return Running(closing=dns.recorder.record, begin=dns.publisher.start, close=dns.publisher.close)
 
 
 def project_ranges(conf: cfg.ConfigOpts) -> ProjectRanges:
@@ -70,3 +70,30 @@ def report_default_domain(conf: cfg.ConfigOpts) -> None:
             "of your own; floating IPs with a dns_name are published",
             conf.dns_domain or "empty",
         )
+
+
+FEATURES = (
+    Feature(
+        name="dns",
+        always=True,
+        requires=("router",),
+        extensions=(
+            Extension("dns-integration", "DNS Integration", "DNS names of ports and networks."),
+            Extension("dns-domain-ports", "dns_domain for ports", "The DNS domain of a port."),
+            Extension(
+                "dns-integration-domain-keywords",
+                "DNS domain names with keywords allowed",
+                "A DNS domain may contain the id or name of the project or user.",
+            ),
+            Extension(
+                "subnet-dns-publish-fixed-ip",
+                "Subnet DNS publish fixed IP",
+                "Whether DNS records of a subnet's addresses are public.",
+            ),
+        ),
+        build=lambda services: ResourcePlugin(),
+        options=OPTIONS,
+        start=start,
+        report=report_default_domain,
+    ),
+)
