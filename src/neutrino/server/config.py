@@ -8,7 +8,7 @@ from pathlib import Path
 from oslo_config import cfg
 from oslo_log import log
 
-from neutrino.configuration.neutron_values import add_names, list_type, name_type
+from neutrino.configuration.neutron_values import INCLUDED, add_names, list_type, name_type
 from neutrino.configuration.options import Configuration
 from neutrino.errors import RefusedToStart
 from neutrino.metrics.listener import address as metrics_address
@@ -33,8 +33,16 @@ QUOTAS = {
 }
 
 
-add_names("DEFAULT", "service_plugins", {one.neutron_plugin: one.name for one in features.installed()})
-add_names("DEFAULT", "service_plugins", {one.name: one.name for one in features.installed()})
+add_names(
+    "DEFAULT",
+    "service_plugins",
+    {
+        name: INCLUDED if feature.always else feature.name
+        for feature in features.installed()
+        for name in (feature.name, feature.neutron_plugin)
+        if name
+    },
+)
 
 
 def _drivers(name: str, default: Sequence[str]) -> cfg.Opt:
@@ -117,7 +125,7 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             type=list_type("DEFAULT", "service_plugins"),
             default=[
                 *("qos", "trunk"),
-                *(feature.name for feature in features.installed() if feature.by_default),
+                *(feature.name for feature in features.installed() if feature.by_default and not feature.always),
             ],
             help="Features, each with resources of its own.",
         ),

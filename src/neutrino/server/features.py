@@ -75,6 +75,7 @@ class Feature:
     neutron_plugin: str = ""  # the class that this option has in a configuration of Neutron
     requires: Sequence[str] = ()  # features that are built before it
     by_default: bool = True  # enabled unless `service_plugins` says otherwise
+    always: bool = False  # enabled whatever `service_plugins` says
 
     # The API
     extensions: Sequence[Extension] = ()  # aliases in GET /v2.0/extensions
@@ -119,7 +120,7 @@ def installed() -> tuple[Feature, ...]:
 
 
 def enabled(conf: cfg.ConfigOpts) -> list[Feature]:
-    return [feature for feature in installed() if feature.name in conf.service_plugins]
+    return [feature for feature in installed() if feature.always or feature.name in conf.service_plugins]
 
 
 @cache

@@ -92,7 +92,7 @@ def assemble(conf: Configuration) -> Server:
     enabled = {feature.name: feature for feature in features.enabled(conf)}
     service_plugins = {
         name: enabled[name].build(services) if name in enabled else _load_plugin(name, services)
-        for name in conf.service_plugins
+        for name in [*(feature.name for feature in enabled.values() if feature.always), *conf.service_plugins]
     }
     core.ports.uses += [use for feature in enabled.values() for use in feature.ports]
     core.ports.uses += [use for plugin in service_plugins.values() for use in plugin.ports]

@@ -76,7 +76,6 @@ FEATURES = (
     Feature(
         name="dns",
         always=True,
-        requires=("router",),
         extensions=(
             Extension("dns-integration", "DNS Integration", "DNS names of ports and networks."),
             Extension("dns-domain-ports", "dns_domain for ports", "The DNS domain of a port."),
