@@ -52,9 +52,8 @@ def test_no_rule_allows_anything_to_a_caller_without_a_role(server: Server, feat
     related = ("network:project_id", "security_group:project_id", "ext_parent:project_id")
     target = dict.fromkeys(("project_id", "tenant_id", *related), "mine")
     without_role = Context("mine", "user", frozenset(), is_admin=False, credentials={"project_id": "mine", "roles": []})
-    with_role = replace(
-        without_role, roles=frozenset({"admin"}), credentials={"project_id": "mine", "roles": ["admin"]}
-    )
+    roles = ("admin", "member", "reader")  # an administrator has the others too, as roles that the first one implies
+    with_role = replace(without_role, roles=frozenset(roles), credentials={"project_id": "mine", "roles": list(roles)})
     rules = [rule for rule in feature.policy if not rule.startswith(SHARED)]
     assert [rule for rule in rules if server.authorizer.allows(without_role, rule, target)] == []
     assert [rule for rule in rules if not server.authorizer.allows(with_role, rule, target)] == []
@@ -103,3 +102,23 @@ def test_it_adds_fields_that_the_objects_have(feature: Feature) -> None:
     for part in feature.feed.parts:
         assert part.defaults.keys() <= set(types[part.of].__struct_fields__)
     assert {one.of for one in (*feature.feed.inner, *feature.feed.placed)} <= types.keys()
+
+
+def test_networks_and_ports_have_its_attributes(server: Server, feature: Feature) -> None:
+    served = {one[0].name: one[0] for one in server.core.collections}
+    for name, added in (("network", feature.network_attributes), ("port", feature.port_attributes)):
+        assert {attribute.name for one in added for attribute in one.definitions} <= served[name].by_name.keys()
+    read = server.core.ports.view.fields.keys()
+    assert {name for one in feature.port_attributes for name in one.columns} <= read
+    assert {name for one in feature.port_attributes for needs in one.needs.values() for name in needs} <= read
+
+
+def test_rbac_policies_share_its_objects(server: Server, feature: Feature) -> None:
+    admin = Api(server.app).as_admin()
+    for shared in feature.shared:
+        values = {"object_type": shared.kind, "object_id": "5c0fd3b1-0000-0000-0000-000000000000", "target_tenant": "a"}
+        for action in shared.users():
+            body = {"rbac_policy": values | {"action": action}}
+            admin.post("/rbac-policies", body).refused(400, "InvalidInput")
+        body = {"rbac_policy": values | {"action": "access_as_owner"}}
+        admin.post("/rbac-policies", body).refused(400, "InvalidActionForType")

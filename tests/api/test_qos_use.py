@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.qos.use import check_not_placed
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
-from neutrino.server.qos.use import check_not_placed
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.l3 import gateway, inside, outside

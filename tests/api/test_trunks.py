@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from neutrino.features.trunk.status import TrunkStatus
 from neutrino.feed.messages import Status
 from neutrino.model.objects import Object
 from neutrino.model.trunks import trunk_bridge
 from neutrino.server.feed.reports.reports import Reports
-from neutrino.server.feed.reports.trunk_status import TrunkStatus
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api, Response

@@ -10,10 +10,9 @@ import pytest
 from neutron_lib.placement import utils as placement
 from neutron_lib.placement.constants import TRAIT_NETWORK_TUNNEL as TUNNEL_TRAIT
 
+from neutrino.features.qos.resource_request import resource_request
 from neutrino.server.api.definition import Resource
-from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.ml2 import vlan_tags
-from neutrino.server.qos.resource_request import resource_request
 from tests.conformance.differences import DIFFERENCES
 from tests.conformance.facts import CORE, OWN_ALIASES, OWN_COLLECTIONS, Fact, aliases_of_lib, of_neutron, of_ours
 from tests.conformance.neutron_facts import NEUTRON
@@ -31,8 +30,12 @@ def found(aliases: set[str]) -> dict[str, object]:
     """Every difference: its key -> what Neutron has and what we have."""
     want = of_neutron(aliases)
     # The server of these tests has the options of vlan_tags set.
-    tagging = dataclasses.replace(NETWORK, attributes=(*NETWORK.attributes, *vlan_tags.ATTRIBUTES))
-    served = (tagging if resource is NETWORK else resource for resource in RESOURCES)
+    served = (
+        dataclasses.replace(resource, attributes=(*resource.attributes, *vlan_tags.ATTRIBUTES))
+        if resource.name == "network"
+        else resource
+        for resource in RESOURCES
+    )
     have = of_ours(resource for resource in served if resource.collection not in OWN_COLLECTIONS)
     differences: dict[str, object] = {}
     for (collection, name), fact in want.items():

@@ -12,6 +12,7 @@ import msgspec
 from neutrino.features.address_group.trace import TracedAddressGroups
 from neutrino.features.firewall.trace import TracedFirewalls
 from neutrino.features.local_ip.trace import Association, TracedLocalIps
+from neutrino.features.qos.trace import TracedQos
 from neutrino.features.vpn.trace import TracedTunnels
 from neutrino.model.firewall import FirewallGroup, FirewallRule
 from neutrino.model.qos import QosPolicy
@@ -38,6 +39,7 @@ from neutrino.model.state import (
 )
 from neutrino.model.trace import Packet, Verdict
 from neutrino.server.trace.path import OUTSIDE_MAC, UNKNOWN_MAC, Origin, compute, compute_return
+from neutrino.server.trace.steps.walk import Subject
 from neutrino.server.trace.values import (
     Named,
     Path,
@@ -281,7 +283,8 @@ class Cloud:
 
     def snapshot(self) -> Snapshot:
         subnets = {s.id: Named(s.id, n.project_id) for n in self.networks.values() for s in n.subnets}
-        rules = {key: Named(key, OWN) for key in (*self.groups, *self.policies)}
+        rules = {key: Named(key, OWN) for key in self.groups}
+        policies = {k: (Subject("qos_policy", k, k, OWN, "QoS policy"), one) for k, one in self.policies.items()}
         of_ports = {key: port.port.firewall_group_id for key, port in self.ports.items()}
         firewalls = TracedFirewalls(self.firewalls, {key: Named(key, OWN) for key in self.firewalls}, of_ports)
         return Snapshot(
@@ -289,7 +292,6 @@ class Cloud:
             networks=self.networks,
             security_groups=self.groups,
             members=self.members,
-            qos_policies=self.policies,
             routers=self.routers,
             floating_ips=self.fips,
             forwardings=self.forwardings,
@@ -297,6 +299,7 @@ class Cloud:
                 TracedAddressGroups(self.address_groups),
                 firewalls,
                 TracedLocalIps(tuple(self.local_ips)),
+                TracedQos(policies),
                 TracedTunnels(),
             ),
             hosts=self.hosts,

@@ -62,8 +62,6 @@ TABLE: dict[tuple[str, str], Names] = {
     ),
     ("DEFAULT", "service_plugins"): Names(
         names={
-            "neutron.services.qos.qos_plugin.QoSPlugin": "qos",
-            "neutron.services.trunk.plugin.TrunkPlugin": "trunk",
             **dict.fromkeys(
                 (
                     *("auto_allocate", "neutron.services.auto_allocate.plugin.Plugin"),

@@ -7,7 +7,10 @@ import msgspec
 from neutrino.model import fields
 from neutrino.model.state import Network, Object, Port
 
-Direction = Annotated[str, fields.one_of("ingress", "egress")]  # as seen from the instance, as in Neutron
+EGRESS, INGRESS, ANY = "egress", "ingress", "any"
+# Class selectors, assured and expedited forwarding (RFC 2474, 2597, 3246), and best effort.
+DSCP_MARKS: Final = (0, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 46, 48, 56)
+Direction = Annotated[str, fields.one_of(INGRESS, EGRESS)]  # as seen from the instance, as in Neutron
 Rate = Annotated[int, fields.within(0, 2**31 - 1)]
 
 

@@ -13,8 +13,7 @@ from neutrino.model.objects import Values
 from neutrino.server import config, features
 from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
 from neutrino.server.events import nova
-from neutrino.server.feed.reports.reports import PortReports, Reports, TakeStatus
-from neutrino.server.feed.reports.trunk_status import TrunkStatus
+from neutrino.server.feed.reports.reports import PortReports, Reports
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.hosts.registry import AgentReport, Registry
 from neutrino.server.quota.quotas import Quotas
@@ -47,12 +46,15 @@ def build_backend(conf: Configuration) -> Backend:
     enabled = features.enabled(conf)
     has_added_ranges = any(feature.adds_segment_ranges for feature in enabled)
     services = Services(
-        conf, db, quotas, registry, groups, port_changed, floating_ip_changed, has_added_ranges=has_added_ranges
+        *(conf, db, quotas, registry, groups, port_changed, floating_ip_changed, has_added_ranges),
+        network_attributes=[one for feature in features.installed() for one in feature.network_attributes],
+        port_attributes=[one for feature in features.installed() for one in feature.port_attributes],
     )
     core = load("neutrino.core_plugins", conf.core_plugin)(services)
     dhcp = build_dhcp(conf, db, registry, core)
     services = replace(services, core=core)
     running = [feature.start(services) for feature in enabled if feature.start is not None]
+    core.ports.uses += [use for feature in enabled for use in feature.ports]
     core.subnets.commit_hooks += [one.subnet_changed for one in running]
     core.ports.commit_hooks += [one.port_changed for one in running]
     core.networks.segment_hooks += [one.segment_changed for one in running]
@@ -70,14 +72,8 @@ def build_backend(conf: Configuration) -> Backend:
 def host_reports(backend: Backend) -> Reports:
     """Handlers of the hosts' reports, for the feed process."""
     services, dhcp = backend.services, backend.dhcp
-    db, plugins = services.db, services.conf.service_plugins
-    statuses: dict[str, TakeStatus] = {}
-    if "trunk" in plugins:
-        statuses["trunk"] = TrunkStatus(db).take
-
     of_features = [feature.host_reports(services) for feature in features.enabled(services.conf)]
-    statuses |= {kind: take for one in of_features for kind, take in one.statuses.items()}
-
+    statuses = {kind: take for one in of_features for kind, take in one.statuses.items()}
     ports: PortReports = services.core.provisioning
     for one in of_features:
         ports = one.ports(ports)
@@ -95,4 +91,4 @@ def host_reports(backend: Backend) -> Reports:
         for one in of_features:
             one.traffic(host, message)
 
-    return Reports(services.registry, reported, ports, statuses, settle, OpenQueries(db).take_answer, traffic)
+    return Reports(services.registry, reported, ports, statuses, settle, OpenQueries(services.db).take_answer, traffic)

@@ -28,8 +28,6 @@ QUOTAS = {
     "security_group": 10,
     "security_group_rule": 100,
     "rbac_policy": 10,
-    "trunk": -1,
-    "qos_policy": -1,
 }
 
 
@@ -123,10 +121,7 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.Opt(
             "service_plugins",
             type=list_type("DEFAULT", "service_plugins"),
-            default=[
-                *("qos", "trunk"),
-                *(feature.name for feature in features.installed() if feature.by_default and not feature.always),
-            ],
+            default=[one.name for one in features.installed() if one.by_default and not one.always],
             help="Features, each with resources of its own.",
         ),
         cfg.IntOpt("pagination_max_limit", default=-1, help="Maximum number of objects in a list; -1: no maximum."),

@@ -227,38 +227,6 @@ class ServiceProfileEmpty(InvalidInput): template = "A service profile needs a d
 class FlavorServiceProfileBindingExists(Conflict): template = "Flavor {fl_id} has service profile {sp_id} already."
 class FlavorServiceProfileBindingNotFound(NotFound): template = "Flavor {fl_id} does not have service profile {sp_id}."
 
-# --- QoS ------------------------------------------------------------------------------------------------------------
-class QosPolicyNotFound(NotFound): template = "There is no QoS policy {id}."
-class QosRuleNotFound(NotFound): template = "There is no QoS rule {id}."
-class QosPolicyInUse(InUse): template = "QoS policy {policy_id} is used by {object_type} {object_id}."
-class QoSPolicyDefaultAlreadyExists(Conflict): template = "Project {project_id} has a default QoS policy already."
-class QoSRulesConflict(Conflict):
-    template = "QoS policy {policy_id} already has a rule of type {new_rule_type} for this direction: {rule_id}."
-class QoSRuleParameterConflict(Conflict):
-    template = "{rule_value} contradicts the {existing_rule} rule of QoS policy {policy_id}, which has {existing_value}."
-class QosRuleNotSupported(Conflict): template = "QoS rules of type {rule_type} are not supported by port {port_id}."
-class PolicyRemoveAuthorizationError(Forbidden):
-    template = "QoS policy {policy_id} was set by an administrator: this project cannot remove it."
-class QosRuleTrackedInPlacement(ApiError):
-    status = 501; type = "NotImplementedError"  # as in Neutron
-    template = "Placement has allocated the minimum of QoS policy {policy_id} for port {port_id}: it cannot be changed."
-# --- trunks ---------------------------------------------------------------------------------------------------------
-class TrunkNotFound(NotFound): template = "Trunk {id} could not be found."
-class SubPortNotFound(NotFound): template = "SubPort {port_id} on trunk {trunk_id} could not be found."
-class TrunkPortInUse(InUse): template = "Port {port_id} is in use by another trunk."
-class ParentPortInUse(InUse):
-    template = "Port {port_id} is currently in use and is not eligible for use as a parent port."
-class PortInUseAsTrunkParent(InUse): template = "Port {port_id} is currently a parent port for trunk {trunk_id}."
-class PortInUseAsSubPort(InUse): template = "Port {port_id} is currently a subport for trunk {trunk_id}."
-class DuplicateSubPort(InUse):
-    template = "{segmentation_type} {segmentation_id} is already in use on trunk {trunk_id}."
-class SubPortMtuGreaterThanTrunkPortMtu(Conflict):
-    template = "MTU {port_mtu} of subport {port_id} is greater than the MTU {trunk_mtu} of the trunk's port {trunk_id}."
-class TrunkInUse(InUse): template = "Trunk {trunk_id} is currently in use: its parent port is bound."
-class TrunkDisabled(Conflict): template = "Trunk {trunk_id} is currently disabled."
-class TrunkInErrorState(Conflict):
-    template = "Trunk {trunk_id} is in error state: remove the subports that could not be bound first."
-
 # --- hosts ----------------------------------------------------------------------------------------------------------
 class TooManyTraces(HTTPServiceUnavailable):
     template = "This server process computes {what} already, the most at once: try again in a few seconds."

@@ -30,6 +30,7 @@ from neutrino.server.feed.declarations import Feed, Sources, assemble
 from neutrino.server.feed.kinds import CORE, UNPACKAGED
 from neutrino.server.feed.reports.reports import PortReports, TakeStatus, TakeTraffic
 from neutrino.server.hosts.registry import AgentReport
+from neutrino.server.ml2.attributes import NetworkAttributes, PortAttributes
 from neutrino.server.ml2.operations import ClosingHook
 from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.deprecated import by_rule
@@ -89,6 +90,8 @@ class Feature:
 
     # The core
     start: Callable[[Services], Running] | None = None  # opens nothing, starts no thread
+    network_attributes: Sequence[NetworkAttributes] = ()
+    port_attributes: Sequence[PortAttributes] = ()
     shared: Sequence[Shareable] = ()  # types of objects that RBAC policies share
     report: Callable[[Configuration], object] = lambda conf: None  # logs, once, what is configured without effect
     adds_segment_ranges: bool = False  # segmentation ids are also chosen from rows of `network_segment_ranges`

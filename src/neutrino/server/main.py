@@ -94,7 +94,6 @@ def assemble(conf: Configuration) -> Server:
         name: enabled[name].build(services) if name in enabled else _load_plugin(name, services)
         for name in [*(feature.name for feature in enabled.values() if feature.always), *conf.service_plugins]
     }
-    core.ports.uses += [use for feature in enabled.values() for use in feature.ports]
     core.ports.uses += [use for plugin in service_plugins.values() for use in plugin.ports]
     services.security_groups.delete_hooks += [one for feature in enabled.values() for one in feature.security_groups]
     core.cascade.services += [cascade for plugin in service_plugins.values() for cascade in plugin.cascades]

@@ -14,6 +14,7 @@ from neutrino.server.api.routes import Route
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
+from neutrino.server.ml2.attributes import NetworkAttributes, PortAttributes
 from neutrino.server.ml2.cascade import Cascade
 from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.authorizer import Authorizer
@@ -45,6 +46,8 @@ class Services:
     # The same for a floating IP, with the ports, by their ids, that it was and is associated with.
     floating_ip_changed: Callable[[Object | None, Object | None, Mapping[str, Object]], None]
     has_added_ranges: bool = False  # segmentation ids are also chosen from rows of `network_segment_ranges`
+    network_attributes: Sequence[NetworkAttributes] = ()  # of features
+    port_attributes: Sequence[PortAttributes] = ()
     core: Any = None  # the core plugin, for service plugins, which are built after it
     notify: Notify = ignore  # sends a notification of a request
     # Sends a notification of another publisher, such as an agent; in the feed process.

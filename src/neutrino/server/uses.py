@@ -7,7 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
+from neutrino.server.context import Context
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.errors import ApiError
 from neutrino.server.securitygroups.checks import Rule
@@ -53,6 +54,8 @@ class RouterUse:
     check_release: Callable[[Connection, str], None] = lambda connection, router_id: None
     # Refuses to remove its interface on a subnet.
     check_interface: Callable[[Connection, str, str], None] = lambda connection, router_id, subnet_id: None
+    # Refuses values that a request gives a gateway or a floating IP in place of the earlier ones.
+    check_values: Callable[[Connection, Context, Values, Values], None] = lambda *about: None
     # Columns network_id and host: hosts that need a port of their own on an external network, for distributed routers.
     gateway_hosts: sa.Select[tuple[str, str]] | None = None
 

@@ -187,6 +187,7 @@ def build(services: Services) -> RouterPlugin:
         core.networks,
         core.ports,
         services.floating_ip_changed,
+        uses,
         publishes_names=bool(conf.external_dns_driver),
     )
     collections = (

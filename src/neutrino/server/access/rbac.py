@@ -62,21 +62,7 @@ CORE = (
     _shared("security_group", t.security_groups, _p.project_id, _m.security_group_id, _m.port_id == _p.id),
     _shared("address_scope", t.address_scopes, t.subnetpools.c.project_id, t.subnetpools.c.address_scope_id),
     _shared("subnetpool", t.subnetpools, t.subnets.c.project_id, t.subnets.c.subnetpool_id),
-    Shareable(
-        kind="qos_policy",
-        table=t.qos_policies,
-        users=lambda: {
-            SHARED: [
-                (_n.project_id, _n.qos_policy_id),
-                (_p.project_id, _p.qos_policy_id),
-                (t.floatingips.c.project_id, t.floatingips.c.qos_policy_id),
-                (t.routers.c.project_id, t.routers.c.gw_qos_policy_id),
-            ]
-        },
-        is_strict=True,
-    ),
 )
-QOS_POLICY = CORE[-1]
 
 
 class RbacPolicies(ViewCollection):

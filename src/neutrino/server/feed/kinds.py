@@ -9,14 +9,12 @@ from operator import attrgetter
 from typing import Final
 
 from neutrino.model.kinds import KINDS
-from neutrino.model.roles import L2
-from neutrino.model.routing import Router
 from neutrino.model.state import Network, Port, SecurityGroup
 from neutrino.server.feed import stores
-from neutrino.server.feed.declarations import Affects, Feed, Part, Placed, Reference
-from neutrino.server.feed.readers import l2, qos, routers, trunks
+from neutrino.server.feed.declarations import Affects, Feed, Placed, Reference
+from neutrino.server.feed.readers import l2, routers
 from neutrino.server.feed.records import TUNNEL_TYPES
-from neutrino.server.feed.reports.rules import DONE_OR_NOT, UP_OR_DOWN, ReportedStatus, prefix
+from neutrino.server.feed.reports.rules import UP_OR_DOWN, ReportedStatus, prefix
 from neutrino.server.feed.stores import ServedKind
 
 
@@ -26,16 +24,6 @@ def _if_tunnelled(network: Network) -> Iterable[str]:
 
 def _security_groups(port: Port) -> Iterable[str]:
     return () if port.copy else port.security_groups  # a copy of a DHCP port is not filtered
-
-
-def _policy(holder: Network | Port) -> Iterable[str]:
-    return (holder.qos_policy_id,) if holder.qos_policy_id else ()
-
-
-def _router_policies(router: Router) -> Iterable[str]:
-    floating = (each.qos_policy_id for each in router.floating_ips)
-    forwarded = (each.qos_policy_id for each in router.port_forwardings)
-    return filter(None, (router.gateway_qos_policy_id, *floating, *forwarded))
 
 
 def _remote_groups(group: SecurityGroup) -> Iterable[str]:
@@ -120,19 +108,5 @@ ROUTERS: Final = Feed(
         "subnet": ReportedStatus(check=prefix),
     },
 )
-QOS: Final = Feed(
-    kinds=(ServedKind(KINDS["qos_policy"], stores.SharedObjects, source="qos_policy", read=qos.read_policies),),
-    references=(
-        Reference("qos_policy", "network", _policy),
-        Reference("qos_policy", "port", _policy),
-        Reference("qos_policy", "router", _router_policies),
-    ),
-)
-TRUNK: Final = Feed(
-    parts=(Part(of="port", defaults={}, read=trunks.read_trunks),),
-    placed=(Placed(of="port", read=trunks.read_inactive_hosts),),
-    affects=(Affects(records="port", named=("port",), find=trunks.subports_of),),
-    statuses={"trunk": ReportedStatus(DONE_OR_NOT, frozenset({L2}))},
-)
 # Features without a package of their own.
-UNPACKAGED: Final = (ROUTERS, QOS, TRUNK)
+UNPACKAGED: Final = (ROUTERS,)

@@ -10,6 +10,7 @@ from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.api.resources.port import BINDING, PORT
 from neutrino.server.api.resources.subnet import SUBNET
+from neutrino.server.ml2.attributes import extended
 from neutrino.server.ml2.cascade import NetworkCascade
 from neutrino.server.ml2.extension_drivers import Dns
 from neutrino.server.ml2.extensions import Extensions
@@ -22,8 +23,6 @@ from neutrino.server.ml2.ports.provisioning import Provisioning
 from neutrino.server.ml2.segments import Segments
 from neutrino.server.ml2.subnets import Subnets
 from neutrino.server.ml2.vlan_tags import VlanTags
-from neutrino.server.qos.support import RuleSupport
-from neutrino.server.qos.use import PolicyUse
 from neutrino.server.services import Services, load
 from neutrino.server.view_collection import ViewCollection
 
@@ -39,7 +38,6 @@ class Core:
     bindings: PortBindings
     cascade: NetworkCascade
     provisioning: Provisioning
-    qos: PolicyUse
     collections: Sequence[tuple[Any, ...]]
     extensions: Sequence[Extension]
     policy_rules: Mapping[str, str]  # default rules of attributes that extension drivers add
@@ -47,6 +45,7 @@ class Core:
 
 def build(services: Services) -> Core:
     conf, db, groups = services.conf, services.db, services.security_groups
+    network_attributes, port_attributes = services.network_attributes, services.port_attributes
     mechanisms = Mechanisms(_drivers(conf, "mechanism_drivers"))
     extensions = Extensions(list(_drivers(conf, "extension_drivers").values()))
     types = _drivers(conf, "type_drivers")
@@ -54,17 +53,17 @@ def build(services: Services) -> Core:
     segments = Segments(db, types, *choice, services.has_added_ranges)
     operations = Operations(db, mechanisms, segments, conf.host)
     binder = Binder(list(mechanisms.drivers.values()), services.registry, segments)
-    supported = {name: driver.qos for name, driver in mechanisms.drivers.items() if hasattr(driver, "qos")}
-    qos = PolicyUse(RuleSupport(supported))
     vlan_tags = VlanTags(conf, mechanisms.drivers.values())
-    networks = Networks(db, operations, segments, vlan_tags, extensions, services.quotas, groups, qos)
+    networks = Networks(db, operations, segments, vlan_tags, extensions, services.quotas, groups, network_attributes)
     common = db, operations, networks, extensions, services.quotas
     max_servers, max_routes = conf.max_dns_nameservers, conf.max_subnet_host_routes
     name_for = Dns(conf).name_for
     subnets = Subnets(*common, name_for, max_servers, max_routes, conf.ipv6_pd_enabled)
-    ports = Ports(*common, binder, groups, qos, conf.base_mac, conf.max_allowed_address_pair, name_for)
+    max_pairs = conf.max_allowed_address_pair
+    ports = Ports(*common, binder, groups, conf.base_mac, max_pairs, name_for, port_attributes)
     ports.commit_hooks.append(services.port_changed)
-    port, subnet = extensions.resource(PORT), extensions.resource(SUBNET)
+    network = extensions.resource(vlan_tags.resource(extended(NETWORK, network_attributes)))
+    port, subnet = extensions.resource(extended(PORT, port_attributes)), extensions.resource(SUBNET)
     cascade = NetworkCascade(db, operations, networks, ports, port, subnet)
     bindings = PortBindings(db, operations, networks, ports, binder, conf.ml2.inactive_binding_timeout)
     return Core(
@@ -75,9 +74,8 @@ def build(services: Services) -> Core:
         bindings,
         cascade,
         Provisioning(db, operations, services.port_changed, ports.view),
-        qos,
         (
-            (extensions.resource(vlan_tags.resource(NETWORK)), networks, networks.listing, cascade),
+            (network, networks, networks.listing, cascade),
             (subnet, subnets, ViewCollection(db, subnets.view)),
             (port, ports),
             (BINDING, bindings),

@@ -1,11 +1,11 @@
 """Cascading delete of a network: with everything on it, in one transaction, or not at all.
 
-    trunks and router interfaces    released by the services that have them, which register a `Cascade`
+    what needs ports on it          released by the features that have it, which register a `Cascade`
     ports                           with what services write for each deleted port
     subnets, segments, the network  as every delete of a network
 
 The caller needs the permission to remove each of them by a request of its own. What the services refuse to remove then
-(an interface that floating IPs need, a disabled trunk) is refused with the same error here. Ports of a router's gateway,
+(such as an interface that floating IPs need) is refused with the same error here. Ports of a router's gateway,
 of a floating IP or of another service keep the network from being deleted, as their owners are not on it.
 """
 

@@ -88,6 +88,13 @@ class QosSupport:
     rules: Mapping[str, Mapping[str, range | Sequence[Any]]]  # by type of rule, the values of each parameter
 
 
+@runtime_checkable
+class EnforcesQos(Protocol):
+    """A mechanism driver whose agents enforce QoS rules."""
+
+    qos: QosSupport
+
+
 class TypeDriver(Protocol):
     type: str
 

@@ -10,8 +10,8 @@ from oslo_config import cfg
 
 from neutrino.model.agents import INTEGRATION_BRIDGE, NIC_SWITCH, OVS, OVS_CAPABILITIES
 from neutrino.model.objects import Object
+from neutrino.model.qos import ANY, DSCP_MARKS, EGRESS, INGRESS
 from neutrino.model.trunks import SUBPORT_OWNER, trunk_bridge
-from neutrino.server.api.resources.qos import ANY, DSCP_MARKS, EGRESS, INGRESS
 from neutrino.server.api.types import DB_INTEGER_MAX
 from neutrino.server.ml2.driver_api import VIF_HW, VIF_OVS, VIF_VHOSTUSER, Bound, PortToBind, QosSupport, Segment
 

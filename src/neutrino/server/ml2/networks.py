@@ -19,6 +19,7 @@ from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added
 from neutrino.server.hosts.zones import check_hints
+from neutrino.server.ml2.attributes import NetworkAttributes
 from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.operations import Operations, PendingWrite
@@ -33,7 +34,6 @@ from neutrino.server.ml2.segments import (
 )
 from neutrino.server.ml2.views import NETWORK_RENAMED, NETWORKS, api_network, one_form_of_segments, reading_subnets
 from neutrino.server.ml2.vlan_tags import VlanTags
-from neutrino.server.qos.use import DEFAULT_POLICY, PolicyUse, check_policy
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.placements import NETWORKS as PLACEMENTS
 from neutrino.server.securitygroups.groups import DEFAULT_GROUP, SecurityGroups
@@ -52,7 +52,7 @@ class ProjectInputs:
 
     limit: int
     default_group: str | None
-    default_policy: str | None
+    of_features: Sequence[Any]  # what each feature with attributes of networks has read
 
 
 @dataclass(eq=False)
@@ -64,7 +64,7 @@ class Networks:
     extensions: Extensions
     quotas: Quotas
     groups: SecurityGroups
-    qos: PolicyUse
+    added: Sequence[NetworkAttributes]  # by features
     uses: list[NetworkUse] = field(default_factory=list)  # of features
     # Called with the id of a segment that was created on an existing network, or deleted.
     segment_hooks: list[Callable[[str], None]] = field(default_factory=list)
@@ -114,7 +114,7 @@ class Networks:
             # the guess was taken, the next attempt looks.
             in_use = self.segments.in_use(connection, blind=len(several) == 1 and not self.db.is_repeated)
             made = [
-                self._decide(connection, context, values, in_use, projects[values["project_id"]].default_policy)
+                self._decide(connection, context, values, in_use, projects[values["project_id"]].of_features)
                 for values in several
             ]
         limits = {project: inputs.limit for project, inputs in projects.items()}
@@ -130,14 +130,13 @@ class Networks:
         return [api_network(network, segments) for network, segments in made]
 
     def _read_inputs(self, connection: Connection, project: str) -> ProjectInputs:
-        return ProjectInputs(
-            *read_together(
-                connection,
-                self.quotas.reading("network", project),
-                DEFAULT_GROUP(project=project),
-                DEFAULT_POLICY(project=project),
-            )
+        limit, group, *of_features = read_together(
+            connection,
+            self.quotas.reading("network", project),
+            DEFAULT_GROUP(project=project),
+            *(one.reading(project) for one in self.added),
         )
+        return ProjectInputs(limit, group, of_features)
 
     def _insert_parts(self, tx: Transaction, network: Object, segments: Sequence[Segment]) -> None:
         at = network["created_at"]
@@ -153,20 +152,20 @@ class Networks:
         context: Context,
         values: Object,
         in_use: SegmentsInUse,
-        default_policy: str | None,
+        of_features: Sequence[Any],
     ) -> tuple[Object, list[Segment]]:
         check_hints(connection, values["availability_zone_hints"])
         segments = self.segments.choose(in_use, values)
-        policy_id = values.get("qos_policy_id")
-        if policy_id is not None:
-            check_policy(connection, context, policy_id)
+        added: Object = {}
+        for one, inputs in zip(self.added, of_features, strict=True):
+            added |= one.of_new_network(connection, context, values, inputs)
         network = fresh({k: v for k, v in values.items() if k not in (*NAMES, "segments")})
         network |= {
             "status": "ACTIVE",
             "subnets": [],
             "ipv4_address_scope": None,
             "ipv6_address_scope": None,
-            "qos_policy_id": policy_id or default_policy,
+            **added,
             "extra_dhcp_opts": values.get("extra_dhcp_opts") or [],
             "availability_zones": [],
             "project_default": values.get("project_default", False),
@@ -233,8 +232,8 @@ class Networks:
             raise errors.InvalidSharedSetting(network=before["name"] or before["id"])
         if decided.get("is_default") and decided.get("router:external", before["router:external"]):
             _check_only_default(connection, before["id"])
-        if "qos_policy_id" in decided:
-            self.qos.check_network_update(connection, context, before, decided["qos_policy_id"])
+        for one in self.added:
+            one.check_update(connection, context, self.operations.mechanisms.drivers, before, {**before, **decided})
         return decided
 
     def _ports_of_external(self, connection: Connection, before: Object, values: Object) -> list[UnusedPorts]:

@@ -212,11 +212,8 @@ PORTS = View(
     t.ports,
     renamed=PORT_RENAMED,
     computed={
-        "qos_network_policy_id": _of_network(_n.qos_policy_id, _p.network_id),
-        "resource_request": sa.null(),
         "network:project_id": _of_network(_n.project_id, _p.network_id),
         "network:shared": shared_with_viewer(_p.network_id),
-        "trunk_id": sa.select(t.trunks.c.id).where(t.trunks.c.port_id == _p.id).scalar_subquery(),
     },
     filters={"binding:host_id": _by_host, "fixed_ips": _by_fixed_ip, "security_groups": _by_group},
     scope=sa.or_(_p.project_id == PROJECT, _p.network_id.in_(sa.select(_n.id).where(_n.project_id == PROJECT))),

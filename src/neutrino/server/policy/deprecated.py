@@ -17,16 +17,12 @@ _RULES = {
         add_prefixes remove_prefixes onboard_network_subnets update_address_scope delete_address_scope
         create_security_group update_security_group delete_security_group
         create_security_group_rule delete_security_group_rule get_rbac_policy update_rbac_policy delete_rbac_policy
-        get_trunk update_trunk delete_trunk add_subports remove_subports
     """,
     "rule:regular_user": """
         create_network create_network:port_security_enabled create_port create_port:device_id update_port:device_id
         create_port:binding:vnic_type create_subnetpool create_address_scope get_security_group
         get_default_security_group_rule create_rbac_policy get_availability_zone
-        get_flavor get_flavor_service_profile get_service_provider create_trunk get_subports
-        get_policy get_rule_type get_policy_bandwidth_limit_rule get_policy_dscp_marking_rule
-        get_policy_minimum_bandwidth_rule get_alias_bandwidth_limit_rule get_alias_dscp_marking_rule
-        get_alias_minimum_bandwidth_rule
+        get_flavor get_flavor_service_profile get_service_provider
     """,
     _NETWORK_OWNER: """
         create_subnet update_subnet delete_subnet create_port:allowed_address_pairs
@@ -67,8 +63,5 @@ def tag_rules(name: str, collection: str) -> dict[str, str]:
     return {f"{verb}_{name}:tags": f"{verb}_{collection}_tags" for verb in verbs}
 
 
-_TAGGED = ("network", "port", "security_group", "subnet", "subnetpool", "trunk")
-NAMES: Final = {
-    **{rule: earlier for name in _TAGGED for rule, earlier in tag_rules(name, f"{name}s").items()},
-    **tag_rules("policy", "policies"),
-}
+_TAGGED = ("network", "port", "security_group", "subnet", "subnetpool")
+NAMES: Final = {rule: earlier for name in _TAGGED for rule, earlier in tag_rules(name, f"{name}s").items()}

@@ -75,7 +75,6 @@ BASE = {
     "shared_subnetpools": "field:subnetpools:shared=True",
     "shared_address_scopes": "field:address_scopes:shared=True",
     "shared_security_group": "field:security_groups:shared=True",
-    "shared_qos_policy": "field:policies:shared=True",
     "rule_default_sg": "field:security_group_rules:belongs_to_default_sg=True",
     "restrict_wildcard": any_of(ADMIN, _NOT_FOR_ALL_PROJECTS),
     "default": "rule:admin_or_owner",
@@ -143,7 +142,7 @@ PORT = {
     "update_port:binding:vnic_type": any_of(ADMIN, SERVICE, MEMBER),
     "update_port:data_plane_status": any_of(ADMIN, "role:data_plane_integrator"),
     **setting("port", _BINDING, ("get",)),
-    **setting("port", dict.fromkeys(("resource_request", "hints", "trusted"), ADMIN), ("get",)),
+    **setting("port", dict.fromkeys(("hints", "trusted"), ADMIN), ("get",)),
     "get_port:tags": any_of("rule:context_is_advsvc", ADMIN, NETWORK_READER, READER),
     "delete_port:tags": any_of("rule:context_is_advsvc", ADMIN, NETWORK_MEMBER, MEMBER),
     **crud("port_binding", SERVICE, ADMIN_OR_SERVICE),
@@ -204,38 +203,6 @@ FLAVORS = {
     "get_service_provider": "role:reader",
 }
 
-_RULES = ("bandwidth_limit", "packet_rate_limit", "dscp_marking", "minimum_bandwidth", "minimum_packet_rate")
-_PARENT_MANAGER = any_of(ADMIN, "role:manager and rule:ext_parent_owner")
-_POLICY_READER = any_of(ADMIN, READER, "rule:shared_qos_policy")
-QOS = {
-    **crud("policy", ADMIN_OR_MANAGER, _POLICY_READER),
-    **tags("policy", ADMIN_OR_MANAGER, _POLICY_READER),
-    **setting("policy", {"shared": ADMIN}),  # as an RBAC policy for all projects
-    "get_rule_type": "role:reader",
-    **{
-        rule: check
-        for name in _RULES
-        for rule, check in crud(f"policy_{name}_rule", _PARENT_MANAGER, PARENT_READER).items()
-    },
-    # The same rules, by the paths without a policy. As in Neutron, only one kind follows the rules above.
-    **{
-        f"{verb}_alias_{name}_rule": PARENT_READER if verb == "get" else _PARENT_MANAGER
-        for name in ("bandwidth_limit", "dscp_marking", "minimum_bandwidth")
-        for verb in ("get", "update", "delete")
-    },
-    **{
-        f"{verb}_alias_minimum_packet_rate_rule": f"rule:{verb}_policy_minimum_packet_rate_rule"
-        for verb in ("get", "update", "delete")
-    },
-}
-
-
-TRUNK = {
-    **crud("trunk", ADMIN_OR_MEMBER, ADMIN_OR_READER),
-    **tags("trunk", ADMIN_OR_MEMBER, ADMIN_OR_READER),
-    **dict.fromkeys(("add_subports", "remove_subports"), ADMIN_OR_MEMBER),
-    "get_subports": ADMIN_OR_READER,
-}
 
 # Rules that other rules refer to. All others are for tokens of a project, as in Neutron: a user with the role `admin` on a
 # domain is no administrator of the cloud.
@@ -244,18 +211,4 @@ SHARED = "shared_"  # how the names of further such rules begin
 
 HISTORY = {"get_change": ADMIN_OR_READER}
 
-DEFAULTS = (
-    BASE
-    | NETWORK
-    | SUBNET
-    | PORT
-    | ADDRESSES
-    | SECURITY_GROUP
-    | ACCESS
-    | HOSTS
-    | TRACE
-    | FLAVORS
-    | QOS
-    | TRUNK
-    | HISTORY
-)
+DEFAULTS = BASE | NETWORK | SUBNET | PORT | ADDRESSES | SECURITY_GROUP | ACCESS | HOSTS | TRACE | FLAVORS | HISTORY

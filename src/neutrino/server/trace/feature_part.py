@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Connection
 
+from neutrino.model.routing import FloatingIp, PortForwarding, RouterInterface
+
 if TYPE_CHECKING:
-    from neutrino.model.routing import RouterInterface
     from neutrino.model.state import Rule
     from neutrino.server.trace.steps.parts import Part
     from neutrino.server.trace.steps.walk import Walk
     from neutrino.server.trace.values import Snapshot, TracedPort
+
+Translator = FloatingIp | PortForwarding | None  # None: the gateway
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class TracePart:
     def filters_sender(self, walk: Walk, port: TracedPort) -> None:
         """On the switch, before the security groups of the sending port: a filter of the feature."""
 
+    def sent_past_filters(self, walk: Walk, port: TracedPort) -> None:
+        """On the switch, after the filters of the sending port."""
+
     def sent_by_router(self, walk: Walk, network_id: str) -> None:
         """On the switch, from a router to a network."""
 
@@ -52,6 +58,9 @@ class TracePart:
     def taken_by_router(self, walk: Walk, part: Part) -> bool:
         """In a router, from inside: whether it takes the packet instead of routing it. What follows is not known."""
         return False
+
+    def translated_by_router(self, walk: Walk, part: Part, by: Translator, direction: str) -> None:
+        """In a router, before it translates the destination of a packet from outside (ingress), or the source of others."""
 
     def leaves_centrally(self, walk: Walk, part: Part) -> str:
         """In a distributed router: what the packets are, this one among them, that leave by its central part; or empty."""

@@ -17,7 +17,6 @@ from neutrino.model import state as m
 from neutrino.server.db import tables as t
 from neutrino.server.feed.declarations import NO_ADDITIONS, Additions
 from neutrino.server.feed.readers import l2
-from neutrino.server.feed.readers.qos import read_policies
 from neutrino.server.feed.readers.router_hosts import read_agent_modes, read_local_hosts, read_placements
 from neutrino.server.feed.readers.routers import read_agent_gateways, read_bases
 from neutrino.server.feed.readers.rows import MAX_IDS, build, decode_fixed_ips, read_ids, read_rows, select, texts
@@ -105,7 +104,7 @@ def read_snapshot(
     reached = Reached(found.networks - found.external, found.addresses, lambda: _senders(connection, found, routers))
     of_features = tuple(read(connection, reached) for read in parts)
     ports = _ports(connection, found, by_address | {key for part in of_features for key in part.port_ids})
-    hosts = _hosts(connection, registry, _hostread_names(ports.values(), routers.values()))
+    hosts = _hosts(connection, registry, _host_names(ports.values(), routers.values()))
     return _with_rules(
         connection,
         found,
@@ -197,7 +196,7 @@ def _forwardings(connection: Connection, floating: Mapping[str, TracedFloatingIp
 
 def _senders(connection: Connection, found: _Found, routers: Mapping[str, TracedRouter]) -> set[str]:
     """The hosts that may send the packet."""
-    return read_ids(connection, sa.select(_p.host), _p.id, sorted(found.ports)) | _hostread_names((), routers.values())
+    return read_ids(connection, sa.select(_p.host), _p.id, sorted(found.ports)) | _host_names((), routers.values())
 
 
 # --- ports ------------------------------------------------------------------------------------------------------------
@@ -264,15 +263,10 @@ def _port(row: Any, binding: Any, blocks: Collection[str]) -> TracedPort:
 
 
 def _with_rules(connection: Connection, found: _Found, base: Snapshot) -> Snapshot:
-    """The snapshot with security groups, QoS policies, names, and the rules of features."""
+    """The snapshot with security groups, names, and the rules of features."""
     ports = [port for port in base.ports.values() if not port.router_id]
     groups = dict(l2.read_security_groups(connection, sorted({g for port in ports for g in port.port.security_groups})))
     remote = {rule.remote_group_id for group in groups.values() for rule in group.rules if rule.remote_group_id}
-    routers = [router.router for router in base.routers.values()]
-    policies = {port.port.qos_policy_id for port in ports}
-    policies |= {network.qos_policy_id for network in base.networks.values()}
-    policies |= {router.gateway_qos_policy_id for router in routers}
-    policies |= {fip.qos_policy_id for router in routers for fip in router.floating_ips}
     # The addresses that the packet can have: of sender and receiver, and by translation those of routers and floating IPs.
     # Other ports' addresses are many, and no rule compares them with this packet.
     addresses = found.addresses | {f.ip_address for p in base.ports.values() if p.router_id for f in p.port.fixed_ips}
@@ -280,13 +274,11 @@ def _with_rules(connection: Connection, found: _Found, base: Snapshot) -> Snapsh
         addresses |= {fip.floating_ip_address, fip.fixed_ip_address} - {""}
     subnets = {subnet.id for network in base.networks.values() for subnet in network.subnets}
     named = dict(read_names(connection, t.security_groups, groups))
-    named |= read_names(connection, t.qos_policies, policies - {""})
     named |= read_names(connection, t.subnets, subnets)
     snapshot = replace(
         base,
         security_groups=groups,
         members=_members(connection, sorted(remote), sorted(addresses)),
-        qos_policies=dict(read_policies(connection, sorted(policies - {""}))),
         named=named,
     )
     return replace(snapshot, parts=tuple(part.with_rules(connection, snapshot) for part in snapshot.parts))
@@ -323,7 +315,7 @@ def read_names(connection: Connection, table: sa.Table, ids: Collection[str]) ->
 # --- hosts ------------------------------------------------------------------------------------------------------------
 
 
-def _hostread_names(ports: Iterable[TracedPort], routers: Iterable[TracedRouter]) -> set[str]:
+def _host_names(ports: Iterable[TracedPort], routers: Iterable[TracedRouter]) -> set[str]:
     names = {port.port.host for port in ports if port.port.host}
     for router in routers:
         names |= {placement.host for placement in router.placements} | router.local_hosts

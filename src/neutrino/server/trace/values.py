@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from neutrino.model.qos import QosPolicy
 from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import Member, Network, Port, SecurityGroup
 from neutrino.model.trace import Cause, Packet, Point, Verdict
@@ -115,7 +114,6 @@ class Snapshot:
     networks: Mapping[str, Network] = field(default_factory=dict)
     security_groups: Mapping[str, SecurityGroup] = field(default_factory=dict)
     members: Mapping[str, frozenset[Member]] = field(default_factory=dict)  # of remote groups
-    qos_policies: Mapping[str, QosPolicy] = field(default_factory=dict)
     routers: Mapping[str, TracedRouter] = field(default_factory=dict)
     floating_ips: Mapping[str, TracedFloatingIp] = field(default_factory=dict)
     forwardings: Mapping[str, str] = field(default_factory=dict)  # port forwarding → its floating IP

@@ -38,9 +38,9 @@ from neutrino.server.ml2.operations import Operations, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.values import service_port
 from neutrino.server.ml2.views import PORTS, SUBNETS
-from neutrino.server.qos.use import check_policy
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.uses import RouterUse
 from neutrino.server.view_collection import one_by_one
 
 # Called with a floating IP before and after a change, and the ports, by id, that it was and is associated with.
@@ -143,6 +143,7 @@ class FloatingIps:
     networks: Networks
     ports: Ports
     notify: Notify
+    uses: Sequence[RouterUse]  # by features
     publishes_names: bool = False  # in an external DNS, which needs both a name and a domain
 
     # --- creating -------------------------------------------------------------------------------------------------
@@ -154,7 +155,8 @@ class FloatingIps:
         with self.db.read() as connection:
             new = fresh({n: v for n, v in values.items() if n != "subnet_id"}, revision=0)
             external_port = self._external_port(connection, context, values, new["id"])
-            check_policy(connection, context, values["qos_policy_id"])
+            for use in self.uses:
+                use.check_values(connection, context, {}, values)
             new |= {
                 "status": DOWN,
                 "floating_port_id": external_port.context.current["id"],
@@ -203,7 +205,8 @@ class FloatingIps:
             association = _associate(connection, context, before, requested)
             left = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
             own = {name: requested.get(name, before[name]) for name in ("description", "qos_policy_id")}
-            check_policy(connection, context, own["qos_policy_id"], before["qos_policy_id"])
+            for use in self.uses:
+                use.check_values(connection, context, before, own)
         after = {**before, **association.values, **own}
         if any(after[name] != before[name] for name in NOT_ASSOCIATED):
             after["status"] = DOWN  # until a host reports that it translates the address

@@ -30,7 +30,7 @@ from neutrino.server.db.objects import exists
 from neutrino.server.db.reads import read_together
 from neutrino.server.ml2.operations import Writes
 from neutrino.server.ml2.views import reading_subnets, subnets_of
-from neutrino.server.qos.use import check_policy
+from neutrino.server.uses import RouterUse
 
 _f = t.floatingips.c
 Info = Mapping[str, Any]  # an `external_gateway_info`
@@ -165,6 +165,7 @@ class Gateways:
     ports: RouterPorts
     scheduler: L3Scheduler
     enable_snat: bool  # by default
+    uses: Sequence[RouterUse]  # by features
 
     def request(
         self, connection: Connection, context: Context, info: Info | None, old_policy: str | None = None
@@ -186,7 +187,8 @@ class Gateways:
             if address.get("ip_address") in gateways:
                 raise refuse(f"{address['ip_address']} is the gateway of the external network itself")
         policy = info.get("qos_policy_id", old_policy)
-        check_policy(connection, context, policy, old_policy)
+        for use in self.uses:
+            use.check_values(connection, context, {"qos_policy_id": old_policy}, {"qos_policy_id": policy})
         snat = info.get("enable_snat", self.enable_snat)
         return GatewayRequest(network_id, network, subnets, fixed, snat, policy)
 

@@ -35,7 +35,7 @@ from neutrino.server.db.objects import exists, update_row
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.ml2.cascade import Release
 from neutrino.server.ml2.operations import NO_EVENT, PendingWrite, Writes
-from neutrino.server.ml2.views import PORTS, SUBNETS, subnets_of
+from neutrino.server.ml2.views import SUBNETS, subnets_of
 from neutrino.server.uses import RouterUse
 
 _f, _fw, _a, _r = t.floatingips.c, t.port_forwardings.c, t.ip_allocations.c, t.rbac_policies.c
@@ -129,7 +129,7 @@ class Interfaces:
 
     def _add_port(self, connection: Connection, context: Context, state: _State, port_id: str) -> _InterfaceChange:
         """An existing port of the project becomes an interface."""
-        port = PORTS.get(connection, port_id, context.project_id, everyone=context.is_admin)
+        port = self.ports.ports.view.get(connection, port_id, context.project_id, everyone=context.is_admin)
         rules.check_adoptable(port, in_use=is_in_use(connection, port_id))
         if not port["fixed_ips"]:
             raise rules.refuse(f"port {port_id} has no address")

@@ -71,7 +71,7 @@ class Routers:
 
     @property
     def _gateways(self) -> Gateways:
-        return Gateways(self.ports, self.scheduler, self.defaults["enable_snat"])
+        return Gateways(self.ports, self.scheduler, self.defaults["enable_snat"], self.uses)
 
     # --- creating -------------------------------------------------------------------------------------------------
 

@@ -55,7 +55,6 @@ NETWORK = Resource(
         writable("mtu", t.Integer(min=0), default=0, searchable=True, guarded=True),
         writable("port_security_enabled", t.Bool(), default=True, guarded=True),
         writable("dns_domain", t.DnsName(domain=True), default=""),
-        writable("qos_policy_id", t.UUID_OR_NONE, default=None),
         Attribute("availability_zones", t.ListOf(t.Text())),
         zone_hints(sort=True),
         Attribute("ipv4_address_scope", t.UUID_OR_NONE),

@@ -133,8 +133,6 @@ PORT = Resource(
         writable("dns_name", t.DnsName(), default=""),
         writable("dns_domain", t.DnsName(domain=True), default=""),
         Attribute("dns_assignment", t.ListOf(t.AnyObject())),
-        writable("qos_policy_id", t.UUID_OR_NONE, default=None),
-        Attribute("qos_network_policy_id", t.UUID_OR_NONE),
         Attribute("ip_allocation", t.Text(16), filter=True, sort=True),
         writable("propagate_uplink_status", t.Bool(), default=True),
         Attribute("data_plane_status", t.OneOf((None, "ACTIVE", "DOWN")), put=True, guarded=True),
@@ -143,8 +141,6 @@ PORT = Resource(
         writable("hints", t.Nullable(HINTS), default=None, shown_null=True, guarded=True),
         writable("trusted", t.Bool(), shown_null=True, guarded=True),
         creatable("hardware_offload_type", t.OneOf(("switchdev",)), shown_null=True, guarded=True),
-        Attribute("resource_request", t.Nullable(t.AnyObject()), guarded=True),
-        Attribute("trunk_details", t.AnyObject()),  # only parents of trunks have it
         *standard(tags=creatable("tags", _TAGS, default=[], guarded=True)),
     ),
 )

@@ -27,7 +27,6 @@ from neutrino.server.db.tables.ports import (
     ports,
     provisioning_blocks,
 )
-from neutrino.server.db.tables.qos import default_qos_policies, qos_policies, qos_rules
 from neutrino.server.db.tables.routers import (
     auto_allocated_topologies,
     conntrack_helpers,
@@ -52,4 +51,3 @@ from neutrino.server.db.tables.security_groups import (
     security_groups,
     security_groups_default_statefulness,
 )
-from neutrino.server.db.tables.trunks import trunk_subports, trunks

@@ -29,6 +29,7 @@ from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import routed
 from neutrino.server.ipam.allocation import Allocator, FixedIp
+from neutrino.server.ml2.attributes import PortAttributes, completed, fields_to_read
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContext
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.networks import Networks
@@ -40,18 +41,14 @@ from neutrino.server.ml2.ports.uses import PortUse, uses_of
 from neutrino.server.ml2.ports.values import address_pairs, dhcp_options, new_mac, new_or_same, requested_mac
 from neutrino.server.ml2.slaac import SlaacAddresses
 from neutrino.server.ml2.views import PORT_RENAMED, PORTS, reading_subnets, subnets_of
-from neutrino.server.qos import resource_request
-from neutrino.server.qos.use import PolicyUse
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import DEFAULT_GROUP, SecurityGroups
 from neutrino.server.securitygroups.views import check_usable
-from neutrino.server.trunks import details as trunk_details
 
 CommitHook = Callable[[Object | None, Object | None], None]  # a port before and after a committed change
 # Called with a port before and after a change of its host; returns the writes of ports that are bound with it.
 HostHook = Callable[[Connection, Object, Object], Sequence[PendingWrite]]
-_NEW_TRUNK = sa.update(t.trunks).where(t.trunks.c.port_id == sa.bindparam("port")).values(port_id=t.trunks.c.port_id)
 NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 BIND_REVISIONS = 2  # as in Neutron, binding raises the revision by two more: for the attempt and for its result
 
@@ -75,17 +72,19 @@ class Ports:
     quotas: Quotas
     binder: Binder
     groups: SecurityGroups
-    qos: PolicyUse
     base_mac: str
     max_address_pairs: int
     name_for: internal_names.NameFor
+    added: Sequence[PortAttributes]  # by features
     # Services that own ports, or have objects that depend on ports, register here when they are built.
     uses: list[PortUse] = field(default_factory=list)
     commit_hooks: list[CommitHook] = field(default_factory=list)
     host_hooks: list[HostHook] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.view = self.extensions.view("port", PORTS)
+        columns = {name: column for one in self.added for name, column in one.columns.items()}
+        self.view = self.extensions.view("port", PORTS.extended(columns, {}))
+        self._drivers = self.operations.mechanisms.drivers
         self.slaac = SlaacAddresses(self.db, self.name_for)
         self.operations.undo["port"] = lambda port: self.delete(admin_context(), port["id"], None, checked=False)
 
@@ -93,20 +92,23 @@ class Ports:
 
     def index(self, context: Context, query: Query) -> Iterator[Object]:
         """Streamed: lists of ports are the long ones."""
-        asked = replace(query, fields=_fields_to_read(query.fields))
+        asked = replace(query, fields=fields_to_read(self.added, query.fields))
         with self.db.read() as connection:
             read = self.view.many if query.reverse else self.view.stream
-            yield from _completed(connection, read(connection, asked, context.project_id))
+            yield from self._completed(connection, read(connection, asked, context.project_id))
 
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        names = _fields_to_read(fields)
+        names = fields_to_read(self.added, fields)
         with self.db.read() as connection:
             port = self.view.show(connection, key, project=context.project_id, everyone=everyone, fields=names)
-            return next(_completed(connection, [port])) if port is not None else None
+            return next(self._completed(connection, [port])) if port is not None else None
 
     def target(self, context: Context, values: Object) -> Object:
         """Attributes of the port's network, for policy rules."""
         return self.networks.policy_target(context, values["network_id"], everyone=_sees_all_networks(context))
+
+    def _completed(self, connection: Connection, ports: Iterable[Object]) -> Iterator[Object]:
+        return completed(self.added, connection, ports)
 
     # --- creating -------------------------------------------------------------------------------------------------
 
@@ -129,9 +131,10 @@ class Ports:
                 # A requested MAC must be free on its network; a collision of a random one is left to the unique key.
                 requested = [p for values, (p, _) in zip(several, made, strict=True) if requested_mac(values)]
                 check_macs_free(connection, requested)
-                self.qos.check_new_ports(connection, context, (port for port, _ in made))
+                for one in self.added:
+                    one.check_new(connection, context, self._drivers, [port for port, _ in made])
                 hook_writes = [w for port, _ in made for w in self.hook_writes(connection, context, None, port)]
-                created = list(_completed(connection, (port for port, _ in made)))
+                created = list(self._completed(connection, (port for port, _ in made)))
             contexts = [DriverContext("create", "port", p, network=inputs.networks[p["network_id"]]) for p, _ in made]
             with self.operations.write(contexts, hook_writes) as tx:
                 self._insert(tx, made, inputs.limits, inputs.subnets)
@@ -210,13 +213,10 @@ class Ports:
             "ip_allocation": routed.NONE if values.get("fixed_ips") == [] else routed.IMMEDIATE,
             "port_security_enabled": values.get("port_security_enabled", True),
             "data_plane_status": None,
-            "qos_policy_id": values.get("qos_policy_id"),
-            "qos_network_policy_id": network["qos_policy_id"],
-            "resource_request": None,
-            "trunk_id": None,
             "dns_assignment": [],
             "binding:host_id": host,
             **hardware.of_new_port(values),
+            **{name: value for one in self.added for name, value in one.of_new_port(values, network).items()},
             "tags": values.get("tags", []),
         }
 
@@ -265,11 +265,11 @@ class Ports:
             decided = self._decide_update(connection, context, before, values)
             pending = self.prepare_update(connection, before, decided, network, request=values)
             if pending is None:
-                return next(_completed(connection, [before]))
+                return next(self._completed(connection, [before]))
             after = dict(pending.context.current)
             hook_writes = [*self.hook_writes(connection, context, before, after)]
             hook_writes += self.following(connection, before, after)
-            after = next(_completed(connection, [after]))
+            after = next(self._completed(connection, [after]))
         with self.operations.write([], [pending, *hook_writes]) as tx:
             tx.after_commit(self.notify, before, after)
             if after["fixed_ips"] and not before["fixed_ips"]:  # a new subnet may have passed over it
@@ -302,8 +302,8 @@ class Ports:
             after["security_groups"] = new_or_same(values["security_groups"] or [], before["security_groups"])
             if after["security_groups"]:
                 check_usable(connection, context, after["security_groups"], before["project_id"])
-        if "qos_policy_id" in values:
-            self.qos.check_port_update(connection, context, before, after)
+        for one in self.added:
+            one.check_update(connection, context, self._drivers, before, after)
         return after
 
     def addresses_after(
@@ -375,8 +375,9 @@ class Ports:
         def write(tx: Transaction) -> None:
             update_row(tx, t.ports, before, now, renamed=PORT_RENAMED)
             _replace_parts(tx, before, now)
-            if tried and before["trunk_id"] is None:  # a trunk that was created since needs another binding
-                tx.change(_NEW_TRUNK, {"port": before["id"]}, rows=0)
+            for use in self.uses if tried else ():
+                if use.on_bind is not None:
+                    use.on_bind(tx, before)
             if binding is not None:
                 self.binder.store(tx, now, binding)
             self.extensions.store("port", tx, now, before)
@@ -431,15 +432,6 @@ class Ports:
         """After the commit of a change that was made here, or with a PendingWrite."""
         for hook in self.commit_hooks:
             hook(before, after)
-
-
-def _fields_to_read(fields: Sequence[str] | None) -> tuple[str, ...] | None:
-    return trunk_details.fields_to_read(resource_request.fields_to_read(fields))
-
-
-def _completed(connection: Connection, ports: Iterable[Object]) -> Iterator[Object]:
-    """The ports with the attributes that are computed from other tables."""
-    return trunk_details.completed(connection, resource_request.completed(connection, ports))
 
 
 def _sees_all_networks(context: Context) -> bool:

@@ -24,6 +24,8 @@ class PortUse:
     columns: Sequence[sa.Column[str]] = ()
     check_delete: DeleteCheck | None = None
     changes: TransactionHook | None = None
+    # Called with a port as it was read, in the transaction that binds it to a host.
+    on_bind: Callable[[Transaction, Object], None] | None = None
 
 
 def uses_of(connection: Connection, uses: Sequence[PortUse], port_id: str) -> list[PortUse]:

@@ -15,9 +15,9 @@ import msgspec
 from neutrino.model.routing import FloatingIp, PortForwarding, RouterInterface
 from neutrino.model.trace import Cause, Packet
 from neutrino.server.api.resources.common import PROTOCOLS
+from neutrino.server.trace.feature_part import Translator
 from neutrino.server.trace.steps.filters import EGRESS, INGRESS, WITH_PORTS
 from neutrino.server.trace.steps.parts import Part
-from neutrino.server.trace.steps.ports import inform_of_policy
 from neutrino.server.trace.steps.walk import Subject, Walk, of_router, same
 from neutrino.server.trace.values import Translation
 
@@ -70,7 +70,7 @@ def _forward(walk: Walk, part: Part, forwarding: PortForwarding) -> None:
         f"Port forwarding {forwarding.id}: {packet.destination} port {packet.destination_port} → "
         f"{forwarding.internal_ip_address} port {port}."
     )
-    inform_of_policy(walk, forwarding.qos_policy_id, INGRESS)
+    _pass_features(walk, part, forwarding, INGRESS)
     _translate(walk, part, "dnat", subject, text, destination=forwarding.internal_ip_address, destination_port=port)
 
 
@@ -81,9 +81,14 @@ def _to_fixed(walk: Walk, part: Part, fip: FloatingIp) -> None:
         text = f"Floating IP {fip.floating_ip_address} is {known.status}: host {part.host} has not applied it."
         public = f"Floating IP {fip.floating_ip_address} is {known.status}: its host has not applied it."
         walk.drops("floating-ip", subject, Cause.FLOATING_IP_DOWN, text, public)
-    inform_of_policy(walk, fip.qos_policy_id, INGRESS)
+    _pass_features(walk, part, fip, INGRESS)
     text = f"Floating IP {fip.floating_ip_address} → {fip.fixed_ip_address}."
     _translate(walk, part, "dnat", subject, text, destination=fip.fixed_ip_address)
+
+
+def _pass_features(walk: Walk, part: Part, by: Translator, direction: str) -> None:
+    for one in walk.snapshot.parts:
+        one.translated_by_router(walk, part, by, direction)
 
 
 def _source_back(walk: Walk, part: Part) -> bool:
@@ -131,12 +136,12 @@ def after_routing(
     )
     if own:
         subject = _of_fip(walk, part, own[0])
-        inform_of_policy(walk, own[0].qos_policy_id, EGRESS)
+        _pass_features(walk, part, own[0], EGRESS)
         text = f"Source {walk.packet.source} → floating IP {own[0].floating_ip_address}."
         return _translate(walk, part, "snat", subject, text, source=own[0].floating_ip_address)
     if part.local:
         return None
-    base, subject = part.router.router, of_router(part.router)
+    subject = of_router(part.router)
     address = snat_address(part, gateway)
     if address is None:
         text = f"{subject.title} does not translate sources (enable_snat is false): {walk.packet.source} stays."
@@ -146,7 +151,7 @@ def after_routing(
         text = f"Source {walk.packet.source} stays: its network is in the address scope of the external network."
         return walk.informs("snat", subject, text)
     if gateway == part.outside:
-        inform_of_policy(walk, base.gateway_qos_policy_id, EGRESS)
+        _pass_features(walk, part, None, EGRESS)
     word = "" if to_outside else " As it goes back inside, the reply has to come back through the router."
     text = f"SNAT by {subject}: source {walk.packet.source} → {address}.{word}"
     return _translate(walk, part, "snat", subject, text, source=address)

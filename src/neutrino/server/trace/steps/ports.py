@@ -8,11 +8,10 @@ from collections.abc import Callable
 from ipaddress import ip_address
 
 from neutrino.model.link_local import link_local
-from neutrino.model.qos import QosPolicy, effective_policy_id
 from neutrino.model.trace import Cause, Point, PointKind
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.trace.steps.filters import EGRESS, ICMPV6, INGRESS, UDP, security_groups
-from neutrino.server.trace.steps.walk import Subject, Walk, contains, named, of_network, of_port
+from neutrino.server.trace.steps.walk import Subject, Walk, contains, of_network, of_port
 from neutrino.server.trace.values import TracedPort
 
 _ROUTER_ADVERTISEMENT = 134
@@ -120,6 +119,11 @@ def _features_sending(walk: Walk, port: TracedPort) -> None:
         part.filters_sender(walk, port)
 
 
+def _features_past_filters(walk: Walk, port: TracedPort) -> None:
+    for part in walk.snapshot.parts:
+        part.sent_past_filters(walk, port)
+
+
 def _features_receiving(walk: Walk, port: TracedPort) -> None:
     for part in walk.snapshot.parts:
         part.filters_receiver(walk, port)
@@ -135,37 +139,6 @@ def _groups_ingress(walk: Walk, port: TracedPort) -> None:
     security_groups(walk, port, INGRESS)
 
 
-def _qos_egress(walk: Walk, port: TracedPort) -> None:
-    qos(walk, port, EGRESS)
-
-
-def _qos_ingress(walk: Walk, port: TracedPort) -> None:
-    qos(walk, port, INGRESS)
-
-
-def qos(walk: Walk, port: TracedPort, direction: str) -> None:
-    policy_id = effective_policy_id(port.port, walk.snapshot.networks.get(port.port.network_id))
-    inform_of_policy(walk, policy_id, direction)
-
-
-def inform_of_policy(walk: Walk, policy_id: str, direction: str) -> None:
-    """Limits drop packets only beyond their rate: they are named, and do not decide the verdict."""
-    policy = walk.snapshot.qos_policies.get(policy_id)
-    limits = _limits(policy, direction) if policy is not None else []
-    if policy is not None and limits:
-        subject = named(walk, "qos_policy", policy_id)
-        walk.informs("qos", subject, f"{subject.title}: {', '.join(limits)}.")
-
-
-def _limits(policy: QosPolicy, direction: str) -> list[str]:
-    found = [f"at most {e.max_kbps} kbit/s" for e in policy.bandwidth_limits if e.direction == direction]
-    found += [f"at most {e.max_kpps} kpacket/s" for e in policy.packet_rate_limits if e.direction == direction]
-    found += [f"at least {e.min_kbps} kbit/s" for e in policy.minimum_bandwidths if e.direction == direction]
-    if direction == EGRESS and policy.dscp_mark is not None:
-        found.append(f"DSCP mark {policy.dscp_mark}")
-    return found
-
-
 Check = Callable[[Walk, TracedPort], None]
 # The order of what a packet passes at a port.
 SENDING: tuple[Check, ...] = (
@@ -177,11 +150,11 @@ SENDING: tuple[Check, ...] = (
     _guards,
     _features_sending,
     _groups_egress,
-    _qos_egress,
+    _features_past_filters,
 )
 # Before the packet is switched to the port's host: without a binding there is none.
 REACHABLE: tuple[Check, ...] = (_admin_state, _binding)
-RECEIVING: tuple[Check, ...] = (_wired, _groups_ingress, _features_receiving, _qos_ingress)
+RECEIVING: tuple[Check, ...] = (_wired, _groups_ingress, _features_receiving)
 
 
 def check(walk: Walk, port: TracedPort, checks: tuple[Check, ...]) -> None:

@@ -26,7 +26,7 @@ from neutrino.server.trace.values import (
     Translation,
 )
 
-_WORDS = {"qos_policy": "QoS policy", "floatingip": "floating IP"}
+_WORDS = {"floatingip": "floating IP"}
 
 
 class Dropped(Exception):

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neutrino.features.qos.errors import QosRuleNotSupported
+from neutrino.features.qos.resources import QOS_RULES
 from neutrino.model.objects import Object
-from neutrino.server import errors
-from neutrino.server.api.resources.qos import QOS_RULES
-from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, QosSupport
+from neutrino.server.ml2.attributes import Drivers
+from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, EnforcesQos, QosSupport
 
 Rule = Mapping[str, Any]
 _NOT_BOUND = ("", VIF_UNBOUND, VIF_FAILED, "distributed")
@@ -16,6 +17,10 @@ _NOT_BOUND = ("", VIF_UNBOUND, VIF_FAILED, "distributed")
 @dataclass(frozen=True)
 class RuleSupport:
     drivers: Mapping[str, QosSupport]  # by name; only the drivers that declare support
+
+    @classmethod
+    def of(cls, drivers: Drivers) -> "RuleSupport":
+        return cls({name: driver.qos for name, driver in drivers.items() if isinstance(driver, EnforcesQos)})
 
     # --- rule types -----------------------------------------------------------------------------------------------
 
@@ -46,7 +51,7 @@ class RuleSupport:
             candidates = [each for each in self.drivers.values() if vif_type in each.vif_types]
         for rule in rules:
             if not any(_enforces(support, rule) for support in candidates):
-                raise errors.QosRuleNotSupported(rule_type=rule["type"], port_id=port_id)
+                raise QosRuleNotSupported(rule_type=rule["type"], port_id=port_id)
 
 
 def _enforces(support: QosSupport, rule: Rule) -> bool:

@@ -1,7 +1,7 @@
 """Trunks that their host could not wire completely, by its reports.
 
 Only the host that the parent is bound to counts: after a move, what the previous one reported has no effect, because the
-status of the trunk (`trunks/views.py`) compares the two.
+status of the trunk (`views.py`) compares the two.
 """
 
 import logging
@@ -9,14 +9,18 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from neutrino.features.trunk.tables import trunks
 from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
 from neutrino.server.feed.reports.rules import one_line
 
 LOG = logging.getLogger(__name__)
-_t, _p = t.trunks.c, t.ports.c
-_CURRENT = sa.select(_p.host, _t.failed_host).join(t.ports, _p.id == _t.port_id).where(_t.id == sa.bindparam("trunk"))
+_CURRENT = (
+    sa.select(t.ports.c.host, trunks.c.failed_host)
+    .join(t.ports, t.ports.c.id == trunks.c.port_id)
+    .where(trunks.c.id == sa.bindparam("trunk"))
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,6 @@ class TrunkStatus:
         if failed_host:
             LOG.warning("host %s could not wire trunk %s: %s", host, message.id, one_line(message.reason))
         with self.db.transaction() as tx:
-            tx.write(sa.update(t.trunks).where(_t.id == message.id).values(failed_host=failed_host))
-            tx.log(t.trunks, {"id": message.id})
+            tx.write(sa.update(trunks).where(trunks.c.id == message.id).values(failed_host=failed_host))
+            tx.log(trunks, {"id": message.id})
         return True

@@ -6,23 +6,22 @@ is the same as long as port and rules are: Nova writes it into the binding profi
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.qos.rule_checks import MINIMUM_BANDWIDTH, MINIMUM_PACKET_RATE
+from neutrino.features.qos.tables import qos_policies
 from neutrino.model.objects import Object
-from neutrino.server.api.resources.qos import ANY, EGRESS, INGRESS
+from neutrino.model.qos import ANY, EGRESS, INGRESS
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode
-from neutrino.server.qos.rule_checks import MINIMUM_BANDWIDTH, MINIMUM_PACKET_RATE
 
 Rules = Sequence[Mapping[str, Any]]
 NAME = "resource_request"
 NEEDS = ("id", "network_id", "binding:vnic_type", "qos_policy_id", "qos_network_policy_id")
-BATCH = 500
 _TUNNEL_TRAIT = "CUSTOM_NETWORK_TUNNEL_PROVIDER"
 _RESOURCES = {
     MINIMUM_BANDWIDTH: {INGRESS: "NET_BW_IGR_KILOBIT_PER_SEC", EGRESS: "NET_BW_EGR_KILOBIT_PER_SEC"},
@@ -32,12 +31,13 @@ _RESOURCES = {
         ANY: "NET_PACKET_RATE_KILOPACKET_PER_SEC",
     },
 }
-_p, _s = t.qos_policies.c, t.network_segments.c
-_RULES = sa.select(_p.id, _p.rules).where(_p.id.in_(sa.bindparam("ids", expanding=True)))
+_RULES = sa.select(qos_policies.c.id, qos_policies.c.rules).where(
+    qos_policies.c.id.in_(sa.bindparam("ids", expanding=True))
+)
 _SEGMENTS = (
-    sa.select(_s.network_id, _s.physical_network)
-    .where(_s.network_id.in_(sa.bindparam("ids", expanding=True)))
-    .order_by(_s.position.desc())  # the first segment last: it stays in the dictionary
+    sa.select(t.network_segments.c.network_id, t.network_segments.c.physical_network)
+    .where(t.network_segments.c.network_id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(t.network_segments.c.position.desc())  # the first segment last: it stays in the dictionary
 )
 
 
@@ -69,27 +69,14 @@ def _trait(name: str) -> str:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def fields_to_read(fields: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The attributes to read of ports: with those that the request is computed from, if it is wanted."""
-    if fields is None:
-        return None
-    return tuple(dict.fromkeys([*fields, *NEEDS])) if NAME in fields else tuple(fields)
-
-
-def completed(connection: Connection, ports: Iterable[Object]) -> Iterator[Object]:
-    """The ports, each with its request if that attribute was read; two queries for a batch with policies, else none."""
-    remaining = iter(ports)
-    while batch := list(islice(remaining, BATCH)):
-        limited = [port for port in batch if NAME in port and _policy(port)] if NAME in batch[0] else []
-        if limited:
-            _complete(connection, limited)
-        yield from batch
-
-
-def _complete(connection: Connection, ports: Sequence[Object]) -> None:
-    found = connection.execute(_RULES, {"ids": sorted({_policy(port) for port in ports})})
+def complete(connection: Connection, ports: Sequence[Object]) -> None:
+    """Give ports their request if that attribute was read; two queries for ports with policies among them, else none."""
+    limited = [port for port in ports if NAME in port and _policy(port)] if NAME in ports[0] else []
+    if not limited:
+        return
+    found = connection.execute(_RULES, {"ids": sorted({_policy(port) for port in limited})})
     rules = {row.id: decode(row.rules) for row in found if '"minimum_' in row.rules}
-    placed = [port for port in ports if _policy(port) in rules]
+    placed = [port for port in limited if _policy(port) in rules]
     if not placed:
         return
     segments = connection.execute(_SEGMENTS, {"ids": sorted({port["network_id"] for port in placed})})

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from neutrino.server import errors
-from neutrino.server.api.resources.qos import ANY
+from neutrino.features.qos.errors import QoSRuleParameterConflict, QoSRulesConflict
+from neutrino.model.qos import ANY
 
 Rule = Mapping[str, Any]
 MINIMUM_BANDWIDTH, MINIMUM_PACKET_RATE = "minimum_bandwidth", "minimum_packet_rate"
@@ -20,7 +20,7 @@ def check_rule(policy_id: str, rules: Sequence[Rule], new: Rule) -> None:
         _check_packet_rate(policy_id, rule, new)
     for rule in others:
         if rule["type"] == new["type"] and rule.get("direction") == new.get("direction"):
-            raise errors.QoSRulesConflict(policy_id=policy_id, new_rule_type=new["type"], rule_id=rule["id"])
+            raise QoSRulesConflict(policy_id=policy_id, new_rule_type=new["type"], rule_id=rule["id"])
 
 
 def _check_bandwidth(policy_id: str, rule: Rule, new: Rule) -> None:
@@ -42,7 +42,7 @@ def _check_packet_rate(policy_id: str, rule: Rule, new: Rule) -> None:
         raise _conflict(policy_id, rule, rule["direction"], new["direction"])
 
 
-def _conflict(policy_id: str, rule: Rule, existing: Any, value: Any) -> errors.QoSRuleParameterConflict:
-    return errors.QoSRuleParameterConflict(
+def _conflict(policy_id: str, rule: Rule, existing: Any, value: Any) -> QoSRuleParameterConflict:
+    return QoSRuleParameterConflict(
         policy_id=policy_id, rule_value=value, existing_rule=rule["type"], existing_value=existing
     )

@@ -10,39 +10,39 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from neutrino.features.qos.errors import QosPolicyNotFound, QosRuleNotFound
+from neutrino.features.qos.resources import QOS_RULES, RULE_PARAMETERS
+from neutrino.features.qos.rule_checks import PLACED, check_rule
+from neutrino.features.qos.support import RuleSupport
+from neutrino.features.qos.tables import qos_policies, qos_rules
+from neutrino.features.qos.use import VIEW as POLICIES
+from neutrino.features.qos.use import check_not_placed, check_ports
 from neutrino.model.objects import Object
 from neutrino.server import errors
-from neutrino.server.api.resources.qos import QOS_RULES, RULE_PARAMETERS
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
-from neutrino.server.qos.rule_checks import PLACED, check_rule
-from neutrino.server.qos.support import RuleSupport
-from neutrino.server.qos.use import VIEW as POLICIES
-from neutrino.server.qos.use import PolicyUse, check_not_placed
 from neutrino.server.query import Query
 from neutrino.server.view_collection import ChildViewCollection
 
-_p, _r = t.qos_policies.c, t.qos_rules.c
-_OWNER = sa.select(_p.project_id).where(_p.id == _r.qos_policy_id).scalar_subquery()
+_OWNER = sa.select(qos_policies.c.project_id).where(qos_policies.c.id == qos_rules.c.qos_policy_id).scalar_subquery()
 _IN_POLICY_ALONE = ("qos_policy_id", "type")
 
 
 class Rules(ChildViewCollection):
     """The rules of one type, below their policies."""
 
-    def __init__(self, db: Database, type_: str, use: PolicyUse) -> None:
+    def __init__(self, db: Database, type_: str, support: RuleSupport) -> None:
         view = View(
-            t.qos_rules,
+            qos_rules,
             columns=("id", "qos_policy_id", *RULE_PARAMETERS[type_]),
             computed={"ext_parent:project_id": _OWNER},
             scope=sa.true(),  # the caller has to see the policy
             hidden=("ext_parent:project_id", "qos_policy_id"),
         )
-        super().__init__(db, view, _r.qos_policy_id, POLICIES)
-        self._type, self._use = type_, use
+        super().__init__(db, view, qos_rules.c.qos_policy_id, POLICIES)
+        self._type, self._support = type_, support
 
     def target(self, context: Context, parent_id: str, values: Object | None = None) -> Object:
         """The owner of the policy. As in Neutron, adding a rule to a policy of others is forbidden (403), not hidden."""
@@ -52,7 +52,7 @@ class Rules(ChildViewCollection):
             return {"ext_parent:project_id": POLICIES.get(connection, parent_id)["project_id"]}
 
     def index(self, context: Context, policy_id: str, query: Query) -> list[Object]:
-        mine = self._parent == policy_id, _r.type == self._type
+        mine = self._parent == policy_id, qos_rules.c.type == self._type
         with self.db.read() as connection:
             return self._view.many(connection, query, context.project_id, *mine)
 
@@ -61,7 +61,7 @@ class Rules(ChildViewCollection):
     ) -> Object | None:
         self.target(context, policy_id)
         asked = Query(fields=None if fields is None else tuple(fields), everyone=True)
-        mine = self._parent == policy_id, _r.type == self._type, _r.id == key
+        mine = self._parent == policy_id, qos_rules.c.type == self._type, qos_rules.c.id == key
         with self.db.read() as connection:
             rows = self._view.many(connection, asked, None, *mine)
         return rows[0] if rows else None
@@ -85,33 +85,35 @@ class Rules(ChildViewCollection):
             rule = {"id": key or new_id(), **before, **(values or {}), "qos_policy_id": policy_id, "type": self._type}
             if values is not None:
                 check_rule(policy_id, policy["rules"], rule)
-                self._use.check_ports(connection, policy_id, [rule])
+                check_ports(connection, self._support, policy_id, [rule])
             if self._type in PLACED:
                 check_not_placed(connection, policy_id)
         rules.pop(rule["id"], None) if values is None else rules.update({rule["id"]: rule})
         with self.db.transaction() as tx:
-            update_row(tx, t.qos_policies, policy, {"rules": list(rules.values())})
+            update_row(tx, qos_policies, policy, {"rules": list(rules.values())})
             if values is None:
-                tx.write(sa.delete(t.qos_rules).where(_r.id == key))
+                tx.write(sa.delete(qos_rules).where(qos_rules.c.id == key))
             elif key is None:
-                tx.insert(t.qos_rules, [as_row(t.qos_rules, rule)])
+                tx.insert(qos_rules, [as_row(qos_rules, rule)])
             else:
-                tx.write(sa.update(t.qos_rules).where(_r.id == key).values(as_row(t.qos_rules, rule)))
+                tx.write(sa.update(qos_rules).where(qos_rules.c.id == key).values(as_row(qos_rules, rule)))
         return {name: value for name, value in rule.items() if name not in _IN_POLICY_ALONE}
 
     # --- by the rule's id alone -----------------------------------------------------------------------------------
 
     def policy_of(self, key: str) -> str:
         with self.db.read() as connection:
-            found = connection.execute(sa.select(_r.qos_policy_id).where(_r.id == key, _r.type == self._type)).scalar()
+            found = connection.execute(
+                sa.select(qos_rules.c.qos_policy_id).where(qos_rules.c.id == key, qos_rules.c.type == self._type)
+            ).scalar()
         if found is None:
-            raise errors.QosRuleNotFound(id=key)
+            raise QosRuleNotFound(id=key)
         return str(found)
 
 
 def _of_type(rules: Object, key: str, type_: str) -> Object:
     if key not in rules or rules[key]["type"] != type_:
-        raise errors.QosRuleNotFound(id=key)
+        raise QosRuleNotFound(id=key)
     found: Object = rules[key]
     return found
 
@@ -125,7 +127,7 @@ class RuleAliases:
     def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
         try:
             return self._rules.show(context, self._rules.policy_of(key), key, fields, everyone)
-        except errors.QosPolicyNotFound:  # of another project: the rule does not exist for the caller
+        except QosPolicyNotFound:  # of another project: the rule does not exist for the caller
             return None
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:

@@ -5,20 +5,17 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.qos.errors import QoSPolicyDefaultAlreadyExists
+from neutrino.features.qos.tables import default_qos_policies, qos_policies
+from neutrino.features.qos.use import SHAREABLE, VIEW, check_unused
 from neutrino.model.objects import Object
-from neutrino.server import errors
 from neutrino.server.access import rbac, sharing
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.qos.use import VIEW, check_unused
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.view_collection import ViewCollection
-
-KIND = "qos_policy"  # of RBAC policies and quotas
-_d = t.default_qos_policies.c
 
 
 class Policies(ViewCollection):
@@ -36,9 +33,9 @@ class Policies(ViewCollection):
         with self.db.read() as connection:
             for i, project_id in enumerate(defaults):
                 _check_no_default(connection, project_id, taken=project_id in defaults[:i])
-            limits = self._quotas.limits(connection, KIND, made)
+            limits = self._quotas.limits(connection, SHAREABLE.kind, made)
         with self.db.transaction() as tx:
-            tx.insert(t.qos_policies, [as_row(t.qos_policies, policy) for policy in made], limits)
+            tx.insert(qos_policies, [as_row(qos_policies, policy) for policy in made], limits)
             for policy in made:
                 _write_flags(tx, {"shared": False, "is_default": False}, policy)
         return made
@@ -51,9 +48,9 @@ class Policies(ViewCollection):
             if after["is_default"] and not before["is_default"]:
                 _check_no_default(connection, before["project_id"])
             if before["shared"] and not after["shared"]:
-                rbac.check_unshared(connection, rbac.QOS_POLICY, key)
+                rbac.check_unshared(connection, SHAREABLE, key)
         with self.db.transaction() as tx:
-            stamp = update_row(tx, t.qos_policies, before, values)
+            stamp = update_row(tx, qos_policies, before, values)
             _write_flags(tx, before, after)
         return {**after, **stamp}
 
@@ -64,23 +61,23 @@ class Policies(ViewCollection):
             check_unused(connection, key)
         with self.db.transaction() as tx:
             # An object that got the policy since makes this fail on its foreign key, and it is decided again.
-            sharing.delete_object(tx, t.qos_policies, before)
+            sharing.delete_object(tx, qos_policies, before)
 
 
 def _check_no_default(connection: Connection, project_id: str, *, taken: bool = False) -> None:
-    if taken or exists(connection, _d.project_id == project_id):
-        raise errors.QoSPolicyDefaultAlreadyExists(project_id=project_id)
+    if taken or exists(connection, default_qos_policies.c.project_id == project_id):
+        raise QoSPolicyDefaultAlreadyExists(project_id=project_id)
 
 
 def _write_flags(tx: Transaction, before: Object, after: Object) -> None:
     """Share or unshare the policy with all, and make it the default or not."""
     key, project_id = after["id"], after["project_id"]
     if after["shared"] and not before["shared"]:
-        sharing.share_with_all(tx, KIND, key, project_id)
+        sharing.share_with_all(tx, SHAREABLE.kind, key, project_id)
     elif before["shared"] and not after["shared"]:
-        sharing.unshare_with_all(tx, KIND, key)
+        sharing.unshare_with_all(tx, SHAREABLE.kind, key)
     if after["is_default"] and not before["is_default"]:
         # Of two requests that both find no default, one fails on the primary key.
-        tx.insert(t.default_qos_policies, [{"project_id": project_id, "qos_policy_id": key}])
+        tx.insert(default_qos_policies, [{"project_id": project_id, "qos_policy_id": key}])
     elif before["is_default"] and not after["is_default"]:
-        tx.write(sa.delete(t.default_qos_policies).where(_d.qos_policy_id == key))
+        tx.write(sa.delete(default_qos_policies).where(default_qos_policies.c.qos_policy_id == key))

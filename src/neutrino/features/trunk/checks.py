@@ -6,21 +6,26 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.trunk.errors import (
+    DuplicateSubPort,
+    ParentPortInUse,
+    SubPortMtuGreaterThanTrunkPortMtu,
+    TrunkPortInUse,
+)
+from neutrino.features.trunk.resources import INHERIT, VLAN, VLANS, parse_subports
+from neutrino.features.trunk.views import parents_among, subports_among
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api import types as at
-from neutrino.server.api.resources.trunk import INHERIT, VLAN, VLANS, parse_subports
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.view import View
 from neutrino.server.ml2.views import NETWORKS
 from neutrino.server.query import Query
-from neutrino.server.trunks.views import parents_among, subports_among
 
 Allows = Callable[[Context, str, Mapping[str, Any]], bool]
 SEES_VLAN = "get_network:provider:segmentation_id"
-_n = t.networks.c
-_NETWORKS = sa.select(_n.id, _n.mtu, _n.network_type, _n.segmentation_id)
+_NETWORKS = sa.select(t.networks.c.id, t.networks.c.mtu, t.networks.c.network_type, t.networks.c.segmentation_id)
 
 
 def asked_subports(body: Any) -> list[Object]:
@@ -42,13 +47,13 @@ def visible_ports(connection: Connection, context: Context, view: View, ids: Seq
 
 def check_parent(connection: Connection, ports: Mapping[str, Object], port_id: str) -> Object:
     if subports_among(connection, [port_id]):
-        raise errors.TrunkPortInUse(port_id=port_id)
+        raise TrunkPortInUse(port_id=port_id)
     if parents_among(connection, [port_id]):
-        raise errors.ParentPortInUse(port_id=port_id)
+        raise ParentPortInUse(port_id=port_id)
     if port_id not in ports:
         raise errors.PortNotFound(id=port_id)
     if ports[port_id]["binding:host_id"]:  # its device is plugged already, and not into a bridge of the trunk
-        raise errors.ParentPortInUse(port_id=port_id)
+        raise ParentPortInUse(port_id=port_id)
     return ports[port_id]
 
 
@@ -63,15 +68,15 @@ def check_subports(
     for one in asked:
         key, port = one["port_id"], ports.get(one["port_id"])
         if key == parent["id"]:
-            raise errors.ParentPortInUse(port_id=key)
+            raise ParentPortInUse(port_id=key)
         if port is not None:
             _check_mtu(port, networks[port["network_id"]], parent, networks[parent["network_id"]])
         network = None if port is None else networks[port["network_id"]]
         found = {"port_id": key, **_segmentation(one, network)}
         if key in subports:
-            raise errors.TrunkPortInUse(port_id=key)
+            raise TrunkPortInUse(port_id=key)
         if key in parents:
-            raise errors.ParentPortInUse(port_id=key)
+            raise ParentPortInUse(port_id=key)
         if port is None:
             raise errors.PortNotFound(id=key)
         if port["device_id"]:
@@ -97,18 +102,18 @@ def check_unique(trunk_id: str, subports: Sequence[Object]) -> None:
     for one in subports:
         key = one["segmentation_type"], one["segmentation_id"]
         if key in seen:
-            raise errors.DuplicateSubPort(segmentation_type=key[0], segmentation_id=key[1], trunk_id=trunk_id)
+            raise DuplicateSubPort(segmentation_type=key[0], segmentation_id=key[1], trunk_id=trunk_id)
         seen.add(key)
 
 
 def _networks(connection: Connection, ports: Sequence[Object]) -> dict[str, Any]:
     ids = sorted({port["network_id"] for port in ports})
-    return {row.id: row for row in connection.execute(_NETWORKS.where(_n.id.in_(ids)))}
+    return {row.id: row for row in connection.execute(_NETWORKS.where(t.networks.c.id.in_(ids)))}
 
 
 def _check_mtu(port: Object, network: Any, parent: Object, parent_network: Any) -> None:
     if network.mtu > parent_network.mtu:  # a tagged packet of this size does not fit into the parent's device
-        raise errors.SubPortMtuGreaterThanTrunkPortMtu(
+        raise SubPortMtuGreaterThanTrunkPortMtu(
             port_id=port["id"], port_mtu=network.mtu, trunk_id=parent["id"], trunk_mtu=parent_network.mtu
         )
 

@@ -5,7 +5,7 @@ added or removed (`changed`). Both raise the trunk's `generation` on the conditi
 once one is repeated, and no subport stays behind on another host.
 
 A new trunk and the first binding of its parent exclude each other by the parent's row: see `new_trunk` and
-`Ports.prepare_update`.
+`refuse_unknown`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.trunk.tables import trunk_subports, trunks
 from neutrino.model.objects import Object
 from neutrino.model.trunks import SUBPORT_OWNER
 from neutrino.server.db import tables as t
@@ -21,20 +22,24 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.operations import NO_EVENT, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
 
-_t, _s, _p = t.trunks.c, t.trunk_subports.c, t.ports.c
 _NEXT = (
-    sa.update(t.trunks)
-    .where(_t.id == sa.bindparam("trunk"), _t.generation == sa.bindparam("as_read", type_=sa.Integer))
-    .values(generation=_t.generation + 1)
+    sa.update(trunks)
+    .where(trunks.c.id == sa.bindparam("trunk"), trunks.c.generation == sa.bindparam("as_read", type_=sa.Integer))
+    .values(generation=trunks.c.generation + 1)
 )
 # Changes nothing but locks the row, if the port is as it was read.
 _LOCK_PORT = (
     sa.update(t.ports)
-    .where(_p.id == sa.bindparam("port"), _p.revision_number == sa.bindparam("as_read", type_=sa.Integer))
-    .values(status=_p.status)
+    .where(t.ports.c.id == sa.bindparam("port"), t.ports.c.revision_number == sa.bindparam("as_read", type_=sa.Integer))
+    .values(status=t.ports.c.status)
 )
-_AS_PARENT = sa.update(t.trunks).where(_t.port_id == sa.bindparam("port")).values(generation=_t.generation)
-_AS_SUBPORT = sa.update(t.trunk_subports).where(_s.port_id == sa.bindparam("port")).values(trunk_id=_s.trunk_id)
+_UNKNOWN = sa.update(trunks).where(trunks.c.port_id == sa.bindparam("port")).values(port_id=trunks.c.port_id)
+_AS_PARENT = sa.update(trunks).where(trunks.c.port_id == sa.bindparam("port")).values(generation=trunks.c.generation)
+_AS_SUBPORT = (
+    sa.update(trunk_subports)
+    .where(trunk_subports.c.port_id == sa.bindparam("port"))
+    .values(trunk_id=trunk_subports.c.trunk_id)
+)
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,13 @@ class Followers:
         trunk_id, host = before["trunk_id"], after["binding:host_id"]
         if trunk_id is None or host == before["binding:host_id"]:
             return []
-        found = connection.execute(sa.select(_t.generation).where(_t.id == trunk_id)).first()
+        found = connection.execute(sa.select(trunks.c.generation).where(trunks.c.id == trunk_id)).first()
         generation = -1 if found is None else found.generation  # deleted since: the write is repeated
-        members = connection.execute(sa.select(_s.port_id).where(_s.trunk_id == trunk_id)).scalars().all()
+        members = (
+            connection.execute(sa.select(trunk_subports.c.port_id).where(trunk_subports.c.trunk_id == trunk_id))
+            .scalars()
+            .all()
+        )
         moved = self._load(connection, members)
         return [
             PendingWrite(NO_EVENT, lambda tx: claim(tx, trunk_id, generation)),
@@ -100,6 +109,12 @@ def new_trunk(tx: Transaction, parent: Object) -> None:
     tx.change(_AS_SUBPORT, {"port": parent["id"]}, rows=0)
 
 
+def refuse_unknown(tx: Transaction, port: Object) -> None:
+    """Repeat the binding of a port that has become a parent since it was read: it needs the trunk's bridge."""
+    if port.get("trunk_id", "") is None:
+        tx.change(_UNKNOWN, {"port": port["id"]}, rows=0)
+
+
 def new_subport(tx: Transaction, port: Object) -> None:
     """Exclude changes of the port since it was read, and that it becomes a parent."""
     _lock(tx, port)
@@ -108,4 +123,4 @@ def new_subport(tx: Transaction, port: Object) -> None:
 
 def _lock(tx: Transaction, port: Object) -> None:
     tx.change(_LOCK_PORT, {"port": port["id"], "as_read": port["revision_number"]})
-    tx.exclude_other_nodes(_p.status, [port["id"]])
+    tx.exclude_other_nodes(t.ports.c.status, [port["id"]])

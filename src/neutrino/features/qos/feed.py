@@ -1,18 +1,23 @@
-"""Reads QoS policies: each with its rules, from one row."""
+"""QoS policies as hosts get them: each with its rules, from one row."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.qos.tables import qos_policies
 from neutrino.model import qos as m
-from neutrino.server.db import tables as t
+from neutrino.model.kinds import KINDS
+from neutrino.model.routing import Router
+from neutrino.model.state import Network, Port
+from neutrino.server.feed import stores
+from neutrino.server.feed.declarations import Feed, Reference
 from neutrino.server.feed.readers.rows import Ids, read_rows
+from neutrino.server.feed.stores import ServedKind
 
-_c = t.qos_policies.c
-_POLICIES = sa.select(_c.id, _c.rules)
+_POLICIES = sa.select(qos_policies.c.id, qos_policies.c.rules)
 
 
 class _Rule(msgspec.Struct):
@@ -32,7 +37,7 @@ _rules = msgspec.json.Decoder(list[_Rule])
 
 
 def read_policies(connection: Connection, ids: Ids) -> Iterator[tuple[str, m.QosPolicy]]:
-    for row in read_rows(connection, _POLICIES, _c.id, ids):
+    for row in read_rows(connection, _POLICIES, qos_policies.c.id, ids):
         yield row.id, policy(row.id, row.rules)
 
 
@@ -58,3 +63,23 @@ def policy(policy_id: str, rules: str) -> m.QosPolicy:
         ),
         dscp_mark=marks[0].dscp_mark if marks else None,
     )
+
+
+def _of_holder(holder: Network | Port) -> Iterable[str]:
+    return (holder.qos_policy_id,) if holder.qos_policy_id else ()
+
+
+def policies_of_router(router: Router) -> Iterable[str]:
+    floating = (each.qos_policy_id for each in router.floating_ips)
+    forwarded = (each.qos_policy_id for each in router.port_forwardings)
+    return filter(None, (router.gateway_qos_policy_id, *floating, *forwarded))
+
+
+FEED = Feed(
+    kinds=(ServedKind(KINDS["qos_policy"], stores.SharedObjects, source="qos_policy", read=read_policies),),
+    references=(
+        Reference("qos_policy", "network", _of_holder),
+        Reference("qos_policy", "port", _of_holder),
+        Reference("qos_policy", "router", policies_of_router),
+    ),
+)

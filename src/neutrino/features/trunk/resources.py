@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from neutrino.server import errors
+from neutrino.features.trunk.errors import TrunkNotFound
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable
 from neutrino.server.api.resources.common import ADMIN_STATE_UP, IDENTITY, standard
@@ -58,7 +58,7 @@ TRUNK = Resource(
     bodies=dict.fromkeys(("add_subports", "remove_subports"), t.object_schema(sub_ports=SUBPORTS.schema())),
     lookups=("get_subports",),
     answers={"get_subports": t.object_schema(sub_ports=t.array_schema(SUBPORT.schema()))},
-    not_found=errors.TrunkNotFound,
+    not_found=TrunkNotFound,
     attributes=(
         *IDENTITY,
         ADMIN_STATE_UP,

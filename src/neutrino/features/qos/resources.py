@@ -7,14 +7,12 @@ clients that do not know the policy.
 from dataclasses import replace
 from typing import Final
 
+from neutrino.features.qos.errors import QosPolicyNotFound, QosRuleNotFound
+from neutrino.model.qos import ANY, DSCP_MARKS, EGRESS, INGRESS
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, writable
 from neutrino.server.api.resources.common import ID, IDENTITY, standard
-
-EGRESS, INGRESS, ANY = "egress", "ingress", "any"
-# Class selectors, assured and expedited forwarding (RFC 2474, 2597, 3246), and best effort.
-DSCP_MARKS = (0, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 46, 48, 56)
 
 QOS_POLICY = Resource(
     name="policy",
@@ -22,7 +20,7 @@ QOS_POLICY = Resource(
     path="qos/policies",
     quota="qos_policy",
     tagged=True,
-    not_found=errors.QosPolicyNotFound,
+    not_found=QosPolicyNotFound,
     any_marker=True,
     attributes=(
         *IDENTITY,
@@ -51,7 +49,7 @@ def _rule(name: str, *parameters: Attribute) -> Resource:
         name=name,
         path=f"{name}s",
         parent=QOS_POLICY,
-        not_found=errors.QosRuleNotFound,
+        not_found=QosRuleNotFound,
         attributes=(ID, *parameters),
     )
 
@@ -61,7 +59,7 @@ def _alias(rule: Resource) -> Resource:
         name=f"alias_{rule.name}",
         path=f"qos/alias_{rule.name}s",
         verbs=frozenset({"show", "update", "delete"}),
-        not_found=errors.QosRuleNotFound,
+        not_found=QosRuleNotFound,
         attributes=tuple(replace(each, post=False) for each in rule.attributes),
     )
 

@@ -7,28 +7,37 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.trunk import checks, followers
+from neutrino.features.trunk.errors import (
+    ParentPortInUse,
+    PortInUseAsSubPort,
+    PortInUseAsTrunkParent,
+    SubPortNotFound,
+    TrunkDisabled,
+    TrunkInErrorState,
+    TrunkInUse,
+    TrunkNotFound,
+    TrunkPortInUse,
+)
+from neutrino.features.trunk.resources import DOWN, ERROR, TRUNK
+from neutrino.features.trunk.tables import trunk_subports, trunks
+from neutrino.features.trunk.views import TRUNK_OF_PORT, TRUNKS, subports_of
 from neutrino.model.objects import Object
-from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.cascade import Permit, Removed
-from neutrino.server.api.resources.trunk import DOWN, ERROR, TRUNK
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh, update_row
 from neutrino.server.db.reads import read
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ml2.cascade import Cascade, NetworkCascade, Release
+from neutrino.server.ml2.cascade import Release
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
-from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.trunks import checks, followers
-from neutrino.server.trunks.views import TRUNK_OF_PORT, TRUNKS, subports_of
 from neutrino.server.view_collection import ViewCollection
 
 KIND, REMOVE = "trunk", "remove_subports"
-_t, _s = t.trunks.c, t.trunk_subports.c
 
 
 class Trunks(ViewCollection):
@@ -38,7 +47,7 @@ class Trunks(ViewCollection):
         quotas: Quotas,
         operations: Operations,
         ports: Ports,
-        cascade: NetworkCascade,
+        subport_bindings: followers.Followers,
         allows: checks.Allows,
     ) -> None:
         super().__init__(db, TRUNKS)
@@ -46,11 +55,7 @@ class Trunks(ViewCollection):
         self._operations = operations
         self._ports = ports
         self._allows = allows
-        self._followers = followers.Followers(ports)
-        ports.uses.append(PortUse((t.trunks.c.port_id, t.trunk_subports.c.port_id), _refuse_deletion))
-        ports.host_hooks.append(self._followers.with_parent)
-        # First: a parent may be a router's interface too, and the trunk references it.
-        cascade.services.insert(0, Cascade(self.release, replaces=_refuse_deletion))
+        self._followers = subport_bindings
 
     # --- the trunk ------------------------------------------------------------------------------------------------
 
@@ -78,10 +83,8 @@ class Trunks(ViewCollection):
                 followers.new_trunk(tx, ports[trunk["port_id"]])
             for port in members:
                 followers.new_subport(tx, port)
-            tx.insert(
-                t.trunks, [as_row(t.trunks, {**trunk, "generation": 0, "failed_host": ""}) for trunk in made], limits
-            )
-            tx.insert(t.trunk_subports, [_row(trunk["id"], one) for trunk in made for one in trunk["sub_ports"]])
+            tx.insert(trunks, [as_row(trunks, {**trunk, "generation": 0, "failed_host": ""}) for trunk in made], limits)
+            tx.insert(trunk_subports, [_row(trunk["id"], one) for trunk in made for one in trunk["sub_ports"]])
         return made
 
     @retried
@@ -89,7 +92,7 @@ class Trunks(ViewCollection):
         with self.db.read() as connection:
             before = self._get(connection, key, revision)
         with self.db.transaction() as tx:
-            stamp = update_row(tx, t.trunks, before, values)
+            stamp = update_row(tx, trunks, before, values)
         return _shown({**before, **values, **stamp})
 
     @retried
@@ -98,11 +101,11 @@ class Trunks(ViewCollection):
             before = self._get(connection, key, revision)
             _check_managed(before)
             if self._ports.view.get(connection, before["port_id"])["binding:host_id"]:
-                raise errors.TrunkInUse(trunk_id=key)
+                raise TrunkInUse(trunk_id=key)
             released = self._followers.released(connection, [one["port_id"] for one in before["sub_ports"]])
         with self._operations.write([], released) as tx:
             followers.claim(tx, key, before["generation"])
-            sharing.delete_object(tx, t.trunks, before)
+            sharing.delete_object(tx, trunks, before)
 
     # --- its subports ---------------------------------------------------------------------------------------------
 
@@ -117,7 +120,7 @@ class Trunks(ViewCollection):
             added = checks.check_subports(connection, parent, ports, asked)
             _check_managed(before)
             if before["status"] == ERROR:
-                raise errors.TrunkInErrorState(trunk_id=key)
+                raise TrunkInErrorState(trunk_id=key)
             together = [*before["sub_ports"], *added]
             checks.check_unique(key, together)
             new, host = [ports[one["port_id"]] for one in added], parent["binding:host_id"]
@@ -126,8 +129,8 @@ class Trunks(ViewCollection):
             followers.claim(tx, key, before["generation"])
             for port in new:
                 followers.new_subport(tx, port)
-            tx.insert(t.trunk_subports, [_row(key, one) for one in added])
-            tx.log(t.trunks, before)
+            tx.insert(trunk_subports, [_row(key, one) for one in added])
+            tx.log(trunks, before)
         return self._after(key)
 
     @retried
@@ -140,13 +143,17 @@ class Trunks(ViewCollection):
             gone = [one["port_id"] for one in asked]
             for port_id in gone:
                 if port_id not in members:
-                    raise errors.SubPortNotFound(port_id=port_id, trunk_id=key)
+                    raise SubPortNotFound(port_id=port_id, trunk_id=key)
             released = self._followers.released(connection, gone)
         with self._operations.write([], released) as tx:
             followers.claim(tx, key, before["generation"])
             for port_id in gone:
-                tx.change(sa.delete(t.trunk_subports).where(_s.port_id == port_id, _s.trunk_id == key))
-            tx.log(t.trunks, before)
+                tx.change(
+                    sa.delete(trunk_subports).where(
+                        trunk_subports.c.port_id == port_id, trunk_subports.c.trunk_id == key
+                    )
+                )
+            tx.log(trunks, before)
         return self._after(key)
 
     def get_subports(self, context: Context, key: str) -> Object:
@@ -161,8 +168,12 @@ class Trunks(ViewCollection):
         A parent may be bound here: its device loses the port anyway. Subports on other networks stay as ports.
         """
         on_network = sa.select(t.ports.c.id).where(t.ports.c.network_id == network["id"])
-        parents = connection.execute(sa.select(_t.id).where(_t.port_id.in_(on_network))).scalars()
-        rows = connection.execute(sa.select(_s.trunk_id, _s.port_id).where(_s.port_id.in_(on_network))).all()
+        parents = connection.execute(sa.select(trunks.c.id).where(trunks.c.port_id.in_(on_network))).scalars()
+        rows = connection.execute(
+            sa.select(trunk_subports.c.trunk_id, trunk_subports.c.port_id).where(
+                trunk_subports.c.port_id.in_(on_network)
+            )
+        ).all()
         members: defaultdict[str, set[str]] = defaultdict(set)
         for row in rows:
             members[row.trunk_id].add(row.port_id)
@@ -181,7 +192,7 @@ class Trunks(ViewCollection):
 
         def write(tx: Transaction) -> None:
             followers.claim(tx, key, before["generation"])
-            sharing.delete_object(tx, t.trunks, before)
+            sharing.delete_object(tx, trunks, before)
 
         released = self._followers.released(connection, elsewhere)
         return Release([PendingWrite(NO_EVENT, write), *released], [removed])
@@ -195,9 +206,11 @@ class Trunks(ViewCollection):
 
         def write(tx: Transaction) -> None:
             followers.claim(tx, key, before["generation"])
-            gone = sa.delete(t.trunk_subports).where(_s.trunk_id == key, _s.port_id.in_(sorted(here)))
+            gone = sa.delete(trunk_subports).where(
+                trunk_subports.c.trunk_id == key, trunk_subports.c.port_id.in_(sorted(here))
+            )
             tx.change(gone, rows=len(here))
-            tx.log(t.trunks, before)
+            tx.log(trunks, before)
 
         return Release([PendingWrite(NO_EVENT, write)], [removed])
 
@@ -206,7 +219,7 @@ class Trunks(ViewCollection):
     def _get_again(self, connection: Connection, key: str) -> Object:
         try:
             return self._get(connection, key)
-        except errors.TrunkNotFound:  # deleted since its id was read
+        except TrunkNotFound:  # deleted since its id was read
             raise Stale from None
 
     def _get(self, connection: Connection, key: str, revision: int | None = None) -> Object:
@@ -229,24 +242,24 @@ def _shown(trunk: Object) -> Object:
 
 def _check_managed(trunk: Object) -> None:
     if not trunk["admin_state_up"]:
-        raise errors.TrunkDisabled(trunk_id=trunk["id"])
+        raise TrunkDisabled(trunk_id=trunk["id"])
 
 
-def _refuse_repeated(trunks: Iterable[Object]) -> None:
+def _refuse_repeated(several: Iterable[Object]) -> None:
     """Refuse a bulk request with a port in two of its trunks."""
     parents, subports = set[str](), set[str]()
-    for trunk in trunks:
+    for trunk in several:
         members = {one["port_id"] for one in trunk["sub_ports"]}
         if trunk["port_id"] in parents | subports:
-            raise errors.ParentPortInUse(port_id=trunk["port_id"])
+            raise ParentPortInUse(port_id=trunk["port_id"])
         if taken := sorted(members & (parents | subports)):
-            raise errors.TrunkPortInUse(port_id=taken[0])
+            raise TrunkPortInUse(port_id=taken[0])
         parents.add(trunk["port_id"])
         subports |= members
 
 
-def _refuse_deletion(connection: Connection, port: Object) -> None:
+def refuse_port_deletion(connection: Connection, port: Object) -> None:
     row = next(iter(read(connection, TRUNK_OF_PORT(port=port["id"]))), None)
     if row is not None:
-        error = errors.PortInUseAsTrunkParent if row.is_parent else errors.PortInUseAsSubPort
+        error = PortInUseAsTrunkParent if row.is_parent else PortInUseAsSubPort
         raise error(port_id=port["id"], trunk_id=row.trunk_id)

@@ -1,0 +1,1 @@
+"""Quality of service: policies with rules, on networks, ports, floating IPs and gateways."""
