@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.features.bgp import peers
+from neutrino.features.bgp.peers import BgpPeers
 from neutrino.model.agents import BGP, AgentState
 from neutrino.model.objects import Object
 from neutrino.server.db.transaction import Transaction
@@ -171,14 +171,14 @@ def test_a_peer_that_a_speaker_gets_while_it_is_deleted(admin: Api, monkeypatch:
     one, other = speaker(admin), peer(admin)
     answers: list[Response] = []
     adding = threading.Thread(target=lambda: answers.append(act(admin, one, "add_bgp_peer", bgp_peer_id=other["id"])))
-    log = peers._log
+    also_write = BgpPeers.also_write
 
-    def interrupted(tx: Transaction, before: dict[str, Any], *, deleted: bool = False) -> None:
-        log(tx, before, deleted=deleted)
+    def interrupted(self: BgpPeers, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        also_write(self, tx, before, after)
         adding.start()
         adding.join(0.5)  # it waits for this transaction
 
-    monkeypatch.setattr(peers, "_log", interrupted)
+    monkeypatch.setattr(BgpPeers, "also_write", interrupted)
     admin.delete(f"{PEERS}/{other['id']}").expect(204)
     adding.join()
     answers[0].refused(404, "BgpPeerNotFound")
@@ -190,15 +190,15 @@ def test_a_peer_that_a_speaker_gets_while_its_password_changes(admin: Api, monke
     one, other = speaker(admin), peer(admin, auth_type="md5", password="old")
     adding = threading.Thread(target=lambda: act(admin, one, "add_bgp_peer", bgp_peer_id=other["id"]))
     waited: list[bool] = []
-    log = peers._log
+    also_write = BgpPeers.also_write
 
-    def interrupted(tx: Transaction, before: dict[str, Any], *, deleted: bool = False) -> None:
-        log(tx, before, deleted=deleted)
+    def interrupted(self: BgpPeers, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        also_write(self, tx, before, after)
         adding.start()
         adding.join(0.5)
         waited.append(adding.is_alive())
 
-    monkeypatch.setattr(peers, "_log", interrupted)
+    monkeypatch.setattr(BgpPeers, "also_write", interrupted)
     admin.change("bgp_peer", other["id"], password="new")
     adding.join()
     assert waited == [True]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from neutrino.features.vpn import checks, peer_names, services
+from neutrino.features.vpn import checks, peer_names
 from neutrino.features.vpn.feed import read_vpn
 from neutrino.features.vpn.tables import ipsec_site_connections
 from neutrino.server.main import Server
@@ -300,9 +300,9 @@ def test_names_of_peers_are_resolved_only_if_the_operator_allows_it(
 @pytest.fixture
 def resolving(here: Site, server: Server, monkeypatch: pytest.MonkeyPatch) -> Site:
     """A server with resolve_vpn_peer_names."""
-    for resource, *objects in server.service_plugins["vpnaas"].collections:
+    for resource, collection in server.service_plugins["vpnaas"].collections:
         if resource.name == "ipsec_site_connection":
-            monkeypatch.setattr(objects[0], "_names", peer_names.PeerNames(is_enabled=True))
+            monkeypatch.setattr(collection, "_names", peer_names.PeerNames(is_enabled=True))
     return here
 
 
@@ -403,7 +403,7 @@ def test_pairs_of_subnets_of_an_ikev1_connection_are_limited(here: Site) -> None
 @pytest.mark.every_database
 def test_a_router_has_a_limited_number_of_services_and_connections(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts get them in one message with the router."""
-    monkeypatch.setattr(services, "MAX_PER_ROUTER", 2)
+    monkeypatch.setattr(checks, "MAX_PER_ROUTER", 2)
     bodies = [here.connection(here.service()), here.connection(here.service())]
     service = {"vpnservice": {"router_id": here.router["id"]}}
     here.api.post(SERVICES, service).refused(409, "TooManyOfObject")

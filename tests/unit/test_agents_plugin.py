@@ -18,6 +18,7 @@ from neutrino.model.agents import AgentState
 from neutrino.server import errors
 from neutrino.server.api.catalog import serve
 from neutrino.server.api.pipeline import Pipeline, Reply, Request
+from neutrino.server.collection import Listing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh
@@ -27,7 +28,6 @@ from neutrino.server.hosts.registry import Registry
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.scheduling.agents_api import Agents, placement_routes
 from neutrino.server.services import ignore
-from neutrino.server.view_collection import ViewCollection
 from tests.support.databases import prepared_sqlite
 from tests.support.dhcp_ports import scheduler_without_ports
 
@@ -57,7 +57,7 @@ class Api:
             authorizer,
             ignore,
             self.scheduler,
-            ViewCollection(db, View(t.networks, columns=("id", "name"), scope=sa.false())),
+            Listing(db, View(t.networks, columns=("id", "name"), scope=sa.false())),
             partial(self.plugin.serving, self.scheduler.placements),
         )
         self.handlers = {(route.method, route.path): route.handler for route in routes}

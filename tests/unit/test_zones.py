@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.availability_zone.feature import AvailabilityZones
 from neutrino.model import agents as words
 from neutrino.model.agents import AgentState
 from neutrino.server import errors
@@ -15,7 +16,7 @@ from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
-from neutrino.server.hosts.zones import AvailabilityZones, check_hints
+from neutrino.server.hosts.zones import check_hints
 from neutrino.server.query import Query
 from tests.support.databases import prepared_sqlite
 

@@ -6,14 +6,14 @@ The same variables and files as those of the `openstack` client, so that what wo
 import argparse
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.parser import Parser
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 
 SECONDS = 30.0
 PAGE = 1000  # objects in one response
@@ -72,7 +72,7 @@ class Cloud:
     def get(self, path: str, **query: object) -> Object:
         return self.request("GET", path, params=query)
 
-    def post(self, path: str, body: Mapping[str, Any]) -> Object:
+    def post(self, path: str, body: Values) -> Object:
         return self.request("POST", path, json=body)
 
     def request(self, method: str, path: str, **options: Any) -> Object:
@@ -127,7 +127,7 @@ def connect(args: argparse.Namespace) -> Cloud:
     )
 
 
-def _client_certificate(settings: Mapping[str, Any]) -> tuple[str, str] | str | None:
+def _client_certificate(settings: Values) -> tuple[str, str] | str | None:
     """A certificate with its key, or a file that has both."""
     cert, key = settings.get("cert"), settings.get("key")
     return (cert, key) if cert and key else cert
@@ -142,7 +142,7 @@ def _is_true(value: object) -> bool:
     return str(value).lower() in ("1", "true", "yes")
 
 
-def _settings(args: argparse.Namespace) -> Mapping[str, Any]:
+def _settings(args: argparse.Namespace) -> Values:
     given = {
         key[len(_AUTH_PREFIX) :].lower(): value for key, value in os.environ.items() if key.startswith(_AUTH_PREFIX)
     }
@@ -159,7 +159,7 @@ def _settings(args: argparse.Namespace) -> Mapping[str, Any]:
     return {"auth_type": "none"}
 
 
-def _of_file(name: str) -> Mapping[str, Any]:
+def _of_file(name: str) -> Values:
     import yaml  # type: ignore[import-untyped]
 
     given = os.environ.get("OS_CLIENT_CONFIG_FILE")
@@ -178,6 +178,6 @@ def _of_file(name: str) -> Mapping[str, Any]:
             raise CommandError(f"{path} cannot be read: {error}", INVALID) from None
         clouds = found.get("clouds") if isinstance(found, dict) else None
         if isinstance(clouds, dict) and isinstance(clouds.get(name), dict):
-            settings: dict[str, Any] = clouds[name]
+            settings: Object = clouds[name]
             return settings
     raise CommandError(f"there is no cloud {name} in {', '.join(map(str, paths))}", INVALID)

@@ -4,10 +4,9 @@
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from neutrino import private
 from neutrino.cli import cloud
@@ -15,7 +14,7 @@ from neutrino.lab.api_client import ApiClient, ApiError
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.namespaces import command
 from neutrino.lab.instances.instances import Instances, VmRecords
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 
 INIT = 1  # its namespaces are those of the machine
 
@@ -37,7 +36,7 @@ class CloudClient(ApiClient):
 
     cloud: cloud.Cloud
 
-    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Object:
+    def request(self, method: str, path: str, body: Values | None = None) -> Object:
         try:
             return self.cloud.request(method, path, **({"json": body} if body is not None else {}))
         except cloud.ApiError as error:

@@ -66,7 +66,6 @@ TABLE: dict[tuple[str, str], Names] = {
                 (
                     *("auto_allocate", "neutron.services.auto_allocate.plugin.Plugin"),
                     *("conntrack_helper", "neutron.services.conntrack_helper.plugin.Plugin"),
-                    *("flavors", "neutron.services.flavors.flavors_plugin.FlavorsPlugin"),
                     *("ndp_proxy", "neutron.services.ndp_proxy.plugin.NDPProxyPlugin"),
                     "network_ip_availability",
                     "neutron.services.network_ip_availability.plugin.NetworkIPAvailabilityPlugin",

@@ -2,14 +2,13 @@
 
 import http.client
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from neutrino.lab.errors import LabError
 from neutrino.lab.timing import scaled
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 
 SECONDS = 90.0
 
@@ -54,7 +53,7 @@ class ApiClient:
             raise LabError(f"{len(found)} {_plural(shown)} are named {name_or_id}: use the id")
         return found[0]
 
-    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Object:
+    def request(self, method: str, path: str, body: Values | None = None) -> Object:
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=scaled(SECONDS))
         try:
             headers = {"Content-Type": "application/json"} if body is not None else {}

@@ -19,6 +19,7 @@ from neutrino.lab.hosts.processes import Processes
 from neutrino.lab.instances.instances import Instances, VmRecords
 from neutrino.lab.settings import EXTERNAL, LabPaths, LabSettings
 from neutrino.model import agents
+from neutrino.model.objects import Object
 
 START_SECONDS = 30.0
 SERVER = "server"
@@ -128,7 +129,7 @@ class Lab:
     def agent_pid(self, host: str) -> int | None:
         return self.processes.pid(f"{host}-agent")
 
-    def agents(self) -> dict[str, dict[str, Any]]:
+    def agents(self) -> dict[str, Object]:
         """By host, the L2 agent as the API shows it."""
         return {agent["host"]: agent for agent in self.api.list("agent", agent_type=agents.OVS)}
 

@@ -6,9 +6,11 @@ missing) and strict in types.
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
+
+from neutrino.model.objects import Object
 
 OVS: Final = "Open vSwitch agent"
 DHCP: Final = "DHCP agent"
@@ -100,6 +102,6 @@ class AgentState:
     host: Name
     topic: Name
     availability_zone: Name | None = None  # None: unchanged; so are resource_versions if empty
-    configurations: dict[str, Any] = field(default_factory=dict)
-    resource_versions: dict[str, Any] = field(default_factory=dict)
+    configurations: Object = field(default_factory=dict)
+    resource_versions: Object = field(default_factory=dict)
     start_flag: bool = False

@@ -5,7 +5,7 @@ schedule networks and routers, bind ports and make them ACTIVE.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from neutrino.configuration.options import Configuration
 from neutrino.feed.messages import Traffic
@@ -18,7 +18,7 @@ from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.hosts.registry import AgentReport, Registry
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
-from neutrino.server.services import Services, load
+from neutrino.server.services import CoreServices, Services, load
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ def build_backend(conf: Configuration) -> Backend:
     groups = SecurityGroups(db, quotas, [remote for one in features.installed() for remote in one.group_rules])
     enabled = features.enabled(conf)
     has_added_ranges = any(feature.adds_segment_ranges for feature in enabled)
-    services = Services(
+    for_core = CoreServices(
         *(conf, db, quotas, registry, groups, port_changed, floating_ip_changed, has_added_ranges),
         network_attributes=[one for feature in features.installed() for one in feature.network_attributes],
         port_attributes=[one for feature in features.installed() for one in feature.port_attributes],
     )
-    core = load("neutrino.core_plugins", conf.core_plugin)(services)
+    core = load("neutrino.core_plugins", conf.core_plugin)(for_core)
     dhcp = build_dhcp(conf, db, registry, core)
-    services = replace(services, core=core)
+    services = Services(**vars(for_core), core=core)
     running = [feature.start(services) for feature in enabled if feature.start is not None]
     core.ports.uses += [use for feature in enabled for use in feature.ports]
     core.subnets.commit_hooks += [one.subnet_changed for one in running]

@@ -217,15 +217,6 @@ class QuotaMissingTenant(BadRequest): template = "The request has no project: it
 class TenantQuotaNotFound(NotFound): template = "Project {tenant_id} has no quotas of its own."
 class TagNotFound(NotFound): template = "The resource has no tag {tag}."
 
-# --- flavors ----------------------------------------------------------------------------------------------------------
-class FlavorNotFound(NotFound): template = "There is no flavor {id}."
-class FlavorInUse(InUse): template = "Flavor {flavor_id} is in use."
-class FlavorDisabled(ApiError): status = 503; template = "The flavor is not enabled."
-class ServiceProfileNotFound(NotFound): template = "There is no service profile {id}."
-class ServiceProfileInUse(InUse): template = "Service profile {sp_id} is in use."
-class ServiceProfileEmpty(InvalidInput): template = "A service profile needs a driver or metainfo."
-class FlavorServiceProfileBindingExists(Conflict): template = "Flavor {fl_id} has service profile {sp_id} already."
-class FlavorServiceProfileBindingNotFound(NotFound): template = "Flavor {fl_id} does not have service profile {sp_id}."
 
 # --- hosts ----------------------------------------------------------------------------------------------------------
 class TooManyTraces(HTTPServiceUnavailable):

@@ -13,7 +13,7 @@ Members get cursors (`change_cursors.py`) that advance with the changes of their
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -28,6 +28,7 @@ from neutrino.server.api.stages.query_string import Pairs, parse_fields
 from neutrino.server.change_cursors import Cursors, resting
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
+from neutrino.server.db.sql import Condition, NamedRow, Selection
 from neutrino.server.policy.authorizer import Authorizer
 
 MAX_ROWS: Final = 1000  # in one response
@@ -118,16 +119,16 @@ def _head(connection: Connection) -> tuple[int, int, str]:
     return (head.position, head.removed, head.identity) if head is not None else (0, 0, "")  # the feed has never run
 
 
-def _where(asked: _Asked, after: int, position: int) -> list[sa.ColumnElement[bool]]:
+def _where(asked: _Asked, after: int, position: int) -> list[Condition]:
     where = [t.changes.c.position > after, t.changes.c.position <= position, t.changes.c.kind.in_(list(asked.kinds))]
     return [*where, t.changes.c.object_id == asked.object_id] if asked.object_id is not None else where
 
 
-def _sorted(where: Sequence[sa.ColumnElement[bool]], limit: int) -> sa.Select[Any]:
+def _sorted(where: Sequence[Condition], limit: int) -> Selection:
     return sa.select(*_COLUMNS).where(*where).order_by(t.changes.c.position).limit(limit)
 
 
-def _of_project(asked: _Asked, after: int, position: int, project_id: str) -> sa.Select[Any]:
+def _of_project(asked: _Asked, after: int, position: int, project_id: str) -> Selection:
     """The changes of a project's objects. Some writes do not know the project of an object: it is read from the object.
 
     Two queries by the index (project_id, position): with OR, databases would rather walk the whole log in its order.
@@ -149,7 +150,7 @@ def _of_project(asked: _Asked, after: int, position: int, project_id: str) -> sa
     return sa.select(both).order_by(both.c.position).limit(asked.limit)
 
 
-def _shown(row: Any, project_id: str | None) -> Object:
+def _shown(row: NamedRow, project_id: str | None) -> Object:
     action = "deleted" if row.deleted else "created" if row.created else "updated"
     values: Object = row._asdict()
     del values["created"], values["deleted"]

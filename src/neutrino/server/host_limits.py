@@ -36,5 +36,10 @@ def check_number(
     found = found.where(column.in_(new)).group_by(column)
     numbers = new + Counter({row.id: row.number for row in connection.execute(found)})
     for key, number in numbers.items():
-        if number > most:
-            raise errors.TooManyOfObject(kind=kind, id=key, most=most, what=what)
+        check_most(kind, key, number, what, most)
+
+
+def check_most(kind: str, key: str, number: int, what: str, most: int) -> None:
+    """Refuse an object that would have more than `most` parts."""
+    if number > most:
+        raise errors.TooManyOfObject(kind=kind, id=key, most=most, what=what)

@@ -25,7 +25,7 @@ from neutrino.server.access import tags
 from neutrino.server.access.rbac import RbacPolicies
 from neutrino.server.api.app import build_app
 from neutrino.server.api.authentication import Authentication
-from neutrino.server.api.catalog import serve
+from neutrino.server.api.catalog import Plugin, serve
 from neutrino.server.api.definition import Resource
 from neutrino.server.api.openapi import document
 from neutrino.server.api.pipeline import Notify, Pipeline
@@ -40,10 +40,10 @@ from neutrino.server.events import nova
 from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.history import Changes
 from neutrino.server.hosts.registry import Registry
-from neutrino.server.hosts.zones import AvailabilityZones
 from neutrino.server.ipam.ip_availability import IpAvailability
 from neutrino.server.ipam.subnet_pools import AddressScopes, SubnetPools
-from neutrino.server.middleware import wrap
+from neutrino.server.middleware import Wsgi, wrap
+from neutrino.server.ml2.build import Core
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.plugin import QuotaPlugin
 from neutrino.server.scheduling.agents_api import Agents, placement_routes
@@ -63,10 +63,10 @@ LOG = logging.getLogger(__name__)
 class Server:
     """An assembled server: the WSGI application, and the parts that commands and tests use."""
 
-    app: Any
+    app: Wsgi
     conf: Configuration
     db: Database
-    core: Any
+    core: Core
     registry: Registry
     scheduler: DhcpScheduler
     close: Callable[[], None]
@@ -103,8 +103,9 @@ def assemble(conf: Configuration) -> Server:
     plugins = [*_built_in(services, agents), *service_plugins.values()]
     quota_api = QuotaPlugin(db, quotas)
     served = serve(plugins)
-    added = [extension for one in [*plugins, quota_api, *enabled.values()] for extension in one.extensions]
-    aliases = listed([*EXTENSIONS, *added, *tags.EXTENSIONS])
+    of_plugins = [extension for plugin in plugins for extension in plugin.extensions]
+    of_features = [extension for feature in enabled.values() for extension in feature.extensions]
+    aliases = listed([*EXTENSIONS, *of_plugins, *quota_api.extensions, *of_features, *tags.EXTENSIONS])
     max_limit = conf.pagination_max_limit if conf.pagination_max_limit > 0 else None
     pipeline = Pipeline(authorizer, quotas.check, notify, max_limit)
     tagged = [(s.resource, _table(s.resource)) for s in served if s.resource.tagged]
@@ -116,7 +117,7 @@ def assemble(conf: Configuration) -> Server:
         *Changes(db).routes(authorizer),
         *tags.tag_routes(db, authorizer, notify, tagged),
         *Status(db, registry).routes(authorizer),
-        *placement_routes(db, authorizer, notify, dhcp, core.networks.listing, partial(agents.serving, NETWORKS)),
+        *placement_routes(db, authorizer, notify, dhcp, core.networks, partial(agents.serving, NETWORKS)),
         *(route for plugin in service_plugins.values() for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),
     ]
@@ -144,7 +145,7 @@ def _load_plugin(name: str, services: Services) -> ResourcePlugin:
     return plugin if isinstance(plugin, ResourcePlugin) else ResourcePlugin(plugin.extensions, plugin.collections)
 
 
-def _built_in(services: Services, agents: Agents) -> list[Any]:
+def _built_in(services: Services, agents: Agents) -> list[Plugin]:
     """The plugins of every server, whatever its configuration."""
     conf, db, quotas, registry = services.conf, services.db, services.quotas, services.registry
     parts = [read for feature in features.installed() for read in feature.trace]
@@ -158,7 +159,6 @@ def _built_in(services: Services, agents: Agents) -> list[Any]:
         DefaultStatefulness(db),
         RbacPolicies(db, quotas, [one for feature in features.installed() for one in feature.shared]),
         agents,
-        AvailabilityZones(db),
         IpAvailability(db),
         traces.build(
             db, registry, parts, features.sources().additions["router"], features.catalogue(), at_once=at_once
@@ -223,7 +223,7 @@ def _start_metrics(server: Server) -> None:
     CONNECTIONS.watch(server.db.connections)
 
 
-def application(server: Server) -> Any:
+def application(server: Server) -> Wsgi:
     """The WSGI application of an assembled server, in the process that serves requests."""
     logs.setup(server.conf)
     _start_metrics(server)

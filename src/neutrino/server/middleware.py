@@ -14,11 +14,12 @@ from oslo_config import cfg
 
 from neutrino.configuration.findings import is_configured
 from neutrino.configuration.options import Configuration
+from neutrino.model.objects import Object
 from neutrino.server import config
 from neutrino.server.requests import Headers, observed
 from neutrino.server.ui import app as ui
 
-Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
+Wsgi = Callable[[Object, Callable[..., Any]], Any]
 HEALTH = "/healthcheck"
 CORS = {  # headers and methods of a dashboard in a browser; [cors] overrides it
     "allow_headers": ["X-Auth-Token", "X-Service-Token", "If-Match", "X-OpenStack-Request-ID"],
@@ -62,7 +63,7 @@ def _health_check(app: Wsgi, conf: Configuration) -> Wsgi:
     if is_configured(conf, "healthcheck"):
         return configured()
 
-    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+    def answer(environ: Object, start_response: Callable[..., Any]) -> Any:
         if environ.get("HTTP_ACCEPT", "") not in PLAIN:  # HTML or JSON
             return configured()(environ, start_response)
         if environ["REQUEST_METHOD"] == "HEAD":
@@ -88,7 +89,7 @@ def _behind_proxy(app: Wsgi, conf: Configuration) -> Wsgi:
 def _below(prefix: str, special: Wsgi, other: Wsgi) -> Wsgi:
     folder = f"{prefix}/"
 
-    def dispatch(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+    def dispatch(environ: Object, start_response: Callable[..., Any]) -> Any:
         path = environ.get("PATH_INFO", "")
         return (special if path.startswith(folder) or path == prefix else other)(environ, start_response)
 
@@ -96,7 +97,7 @@ def _below(prefix: str, special: Wsgi, other: Wsgi) -> Wsgi:
 
 
 def _by_path(paths: Collection[str], special: Wsgi, other: Wsgi) -> Wsgi:
-    def dispatch(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+    def dispatch(environ: Object, start_response: Callable[..., Any]) -> Any:
         return (special if environ.get("PATH_INFO", "") in paths else other)(environ, start_response)
 
     return dispatch
@@ -119,7 +120,7 @@ def _not_from_web_pages(app: Wsgi, conf: Configuration) -> Wsgi:
     own_names = {conf.bind_host.lower(), conf.host.lower()}
     allowed = _origins(conf)
 
-    def refusal(environ: dict[str, Any]) -> str:
+    def refusal(environ: Object) -> str:
         host, origin = environ.get("HTTP_HOST", ""), environ.get("HTTP_ORIGIN")
         name = PORT.sub("", host).strip("[]").lower()
         if check_host and name and name not in own_names and not config.is_loopback(name):
@@ -134,7 +135,7 @@ def _not_from_web_pages(app: Wsgi, conf: Configuration) -> Wsgi:
         same = origin in allowed or origin.partition("://")[2].lower() == host.lower()
         return "" if same else f"A page of {origin[:255]!r} is not let in ([cors] allowed_origin)."
 
-    def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+    def guarded(environ: Object, start_response: Callable[..., Any]) -> Any:
         reason = refusal(environ)
         if not reason:
             return app(environ, start_response)

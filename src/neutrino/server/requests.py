@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from neutrino import request_ids
 from neutrino.metrics.catalog import REQUESTS
+from neutrino.model.objects import Object
 
 LOG = logging.getLogger(__name__)
 # Names of oslo.middleware, which is not imported for them: it loads webob and jinja2.
@@ -22,7 +23,7 @@ ID_VARIABLE: Final = "openstack.request_id"  # in the environment
 CALLER_ID_VARIABLE: Final = "openstack.global_request_id"
 CALLER_ID: Final = re.compile(r"req-[a-f0-9]{8}(-[a-f0-9]{4}){3}-[a-f0-9]{12}$")
 Headers = Sequence[tuple[str, str]]
-Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
+Wsgi = Callable[[Object, Callable[..., Any]], Any]
 RESOURCE: Final = (
     "neutrino.resource"  # in the environment: the resource that a request is about, once its route is known
 )
@@ -44,7 +45,7 @@ def observed(app: Wsgi, log_requests: str, behind_proxy: bool = False) -> Wsgi:
     callers = "HTTP_" + ID_HEADER.upper().replace("-", "_")
     no_caller = request_ids.CALLER.get()
 
-    def handle(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+    def handle(environ: Object, start_response: Callable[..., Any]) -> Any:
         began = time.perf_counter()
         name = f"req-{uuid.uuid4()}"
         environ[ID_VARIABLE] = name
@@ -76,7 +77,7 @@ def observed(app: Wsgi, log_requests: str, behind_proxy: bool = False) -> Wsgi:
     return handle
 
 
-def _client(environ: dict[str, Any], behind_proxy: bool) -> str:
+def _client(environ: Object, behind_proxy: bool) -> str:
     """The peer of the connection, or the last address of X-Forwarded-For: the nearest proxy wrote it, the client the rest.
 
     Not REMOTE_ADDR after oslo's proxy middleware, which prefers the first address of Forwarded: clients choose that one.
@@ -99,7 +100,7 @@ def _is_logged(log_requests: str, method: str, status: str) -> bool:
     return log_requests == ALL
 
 
-def _log(environ: dict[str, Any], method: str, status: str, headers: Headers, seconds: float) -> None:
+def _log(environ: Object, method: str, status: str, headers: Headers, seconds: float) -> None:
     """Write one line in the form of Neutron's, by which operators' tools recognise it."""
     query = _SECRET.sub(r"\1***", environ.get("QUERY_STRING", ""))
     path = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}{'?' if query else ''}{query}"

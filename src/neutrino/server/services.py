@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stevedore import driver, exception
 
 from neutrino.configuration.options import Configuration
-from neutrino.model.objects import Object
-from neutrino.server.api.definition import Extension
+from neutrino.model.objects import Object, Values
+from neutrino.server.api.definition import Extension, Resource
 from neutrino.server.api.pipeline import Notify
 from neutrino.server.api.routes import Route
 from neutrino.server.context import Context
@@ -22,10 +22,13 @@ from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.scheduler import AgentScheduler
 from neutrino.server.securitygroups.groups import SecurityGroups
 
+if TYPE_CHECKING:
+    from neutrino.server.ml2.build import Core  # which is built with the services of this module
+
 Publish = Callable[[str, Object, str], None]  # takes an event type, a payload and the id of a publisher
 
 
-def refuse(context: Context, rule: str, target: Mapping[str, Any]) -> bool:
+def refuse(context: Context, rule: str, target: Values) -> bool:
     """Without an authorizer, as in the feed process, which serves no requests, a policy rule allows nothing."""
     return False
 
@@ -35,7 +38,9 @@ def ignore(event_type: str, payload: Object, context: Context) -> None:
 
 
 @dataclass(frozen=True)
-class Services:
+class CoreServices:
+    """What the core plugin is built with."""
+
     conf: Configuration
     db: Database
     quotas: Quotas
@@ -48,12 +53,18 @@ class Services:
     has_added_ranges: bool = False  # segmentation ids are also chosen from rows of `network_segment_ranges`
     network_attributes: Sequence[NetworkAttributes] = ()  # of features
     port_attributes: Sequence[PortAttributes] = ()
-    core: Any = None  # the core plugin, for service plugins, which are built after it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services(CoreServices):
+    """What features are built with."""
+
+    core: "Core"
     notify: Notify = ignore  # sends a notification of a request
     # Sends a notification of another publisher, such as an agent; in the feed process.
     publish: Publish = lambda event_type, payload, publisher: None
     # Whether a policy rule allows the caller something on an object, where it is not the rule of the request.
-    allows: Callable[[Context, str, Mapping[str, Any]], bool] = refuse
+    allows: Callable[[Context, str, Values], bool] = refuse
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,7 @@ class ResourcePlugin:
     """What a feature offers in one server: resources, and what it does in the processes of the API."""
 
     extensions: Sequence[Extension] = ()  # beyond those that the feature declares
-    collections: Sequence[tuple[Any, ...]] = ()  # each a resource, and the objects that serve it
+    collections: Sequence[tuple[Resource, object]] = ()  # each a resource with the collection that serves it
     ports: Sequence[PortUse] = ()  # the same: uses that need the services
     begin: Callable[[], object] = lambda: None  # called by each process of a server when it starts
     schedulers: Sequence[AgentScheduler] = ()  # of its objects on agents

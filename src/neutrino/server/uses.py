@@ -65,5 +65,5 @@ class FlavorUse:
     """Objects of a feature that have a flavor."""
 
     service_type: str
-    provider: str
+    providers: Sequence[str]  # the first is the default
     column: sa.Column[str]  # that refers to flavors

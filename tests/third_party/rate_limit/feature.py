@@ -9,9 +9,7 @@ from neutrino.server import errors
 from neutrino.server.api import types
 from neutrino.server.api.definition import REQUIRED, Attribute, Extension, Resource, creatable
 from neutrino.server.api.resources.common import IDENTITY, standard
-from neutrino.server.context import Context
-from neutrino.server.db.objects import as_row, delete_row, fresh
-from neutrino.server.db.session import retried
+from neutrino.server.collection import Collection
 from neutrino.server.db.tables.columns import History, integers, object_table, reference
 from neutrino.server.db.view import View
 from neutrino.server.features import Feature
@@ -21,7 +19,6 @@ from neutrino.server.feed.stores import ServedKind, SharedObjects
 from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.rules import ADMIN, ADMIN_OR_READER, crud
 from neutrino.server.services import ResourcePlugin, Services
-from neutrino.server.view_collection import RowUpdates, ViewCollection
 from tests.third_party.rate_limit.model import KIND, RateLimit
 
 rate_limits = object_table(
@@ -50,30 +47,8 @@ RATE_LIMIT = Resource(
 VIEW = View(rate_limits, hidden=("tags",), not_found=RateLimitNotFound)
 
 
-class RateLimits(ViewCollection):
-    def __init__(self, services: Services) -> None:
-        super().__init__(services.db, VIEW)
-        self._quotas = services.quotas
-
-    @retried
-    def create(self, context: Context, values: Object) -> Object:
-        limit = fresh(values, revision=0)
-        with self.db.read() as connection:
-            limits = self._quotas.limits(connection, "rate_limit", [limit])
-        with self.db.transaction() as tx:
-            tx.insert(rate_limits, [as_row(rate_limits, limit)], limits)
-        return limit
-
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            before = VIEW.get(connection, key, revision=revision)
-        with self.db.transaction() as tx:
-            delete_row(tx, rate_limits, before)
-
-
 def build_plugin(services: Services) -> ResourcePlugin:
-    return ResourcePlugin(collections=((RATE_LIMIT, RateLimits(services), RowUpdates(services.db, VIEW)),))
+    return ResourcePlugin(collections=((RATE_LIMIT, Collection(services.db, VIEW, services.quotas)),))
 
 
 def read_limits(connection: Connection, ids: Ids) -> Iterator[tuple[str, RateLimit]]:

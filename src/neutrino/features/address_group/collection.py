@@ -11,13 +11,13 @@ from neutrino.model.addresses import parse_network
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
+from neutrino.server.collection import Listing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import shareable_view
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.view_collection import ViewCollection
 
 KIND = "address_group"
 MAX_ADDRESSES = 1000  # in one request
@@ -42,7 +42,7 @@ class AddressesAlreadyExist(errors.BadRequest):
 VIEW = shareable_view(address_groups, AddressGroupNotFound, hidden=("tags",))
 
 
-class AddressGroups(ViewCollection):
+class AddressGroups(Listing):
     def __init__(self, db: Database, quotas: Quotas, max_addresses: int) -> None:
         super().__init__(db, VIEW)
         self._quotas = quotas

@@ -8,7 +8,6 @@ the external network.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -16,6 +15,7 @@ from sqlalchemy.engine import Connection
 from neutrino.features.bgp.tables import bgp_speaker_networks, bgp_speakers
 from neutrino.model.device_owners import GATEWAY, INTERFACES
 from neutrino.model.objects import Values
+from neutrino.server.db.sql import Expression, Selection
 from neutrino.server.db.tables import ip_allocations, ports, router_ports, routers, subnetpools, subnets
 from neutrino.server.feed.declarations import Ids
 from neutrino.server.feed.readers.rows import read_rows
@@ -55,7 +55,7 @@ _INNER_SUBNETS = (
 _IS_INNER = router_ports.c.port_type.in_(INTERFACES), routers.c.distributed.is_(True), subnets.c.ip_version == 4
 
 
-def select_instances(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+def select_instances(*columns: Expression) -> Selection:
     """IPv4 addresses of instances behind distributed routers, on subnets of subnet pools.
 
     Columns are those of the router, of the subnet with its pool, and of the instance's port with its FIXED_IP.

@@ -7,6 +7,7 @@ from neutrino.features.bgp.peers import BgpPeers
 from neutrino.features.bgp.resources import BGP_PEER, BGP_SPEAKER
 from neutrino.features.bgp.scheduler import BgpScheduler
 from neutrino.features.bgp.speakers import BgpSpeakers
+from neutrino.features.bgp.views import PEERS
 from neutrino.server.api.definition import Extension
 from neutrino.server.features import Feature, Running
 from neutrino.server.policy.rules import ADMIN, crud
@@ -23,7 +24,7 @@ def build_scheduler(services: Services) -> BgpScheduler:
 def build(services: Services) -> ResourcePlugin:
     db, scheduler = services.db, build_scheduler(services)
     return ResourcePlugin(
-        collections=((BGP_SPEAKER, BgpSpeakers(db, scheduler.schedule)), (BGP_PEER, BgpPeers(db))),
+        collections=((BGP_SPEAKER, BgpSpeakers(db, scheduler.schedule)), (BGP_PEER, BgpPeers(db, PEERS))),
         schedulers=(scheduler,),
         routes=SpeakerAgents(db, agent_view(services.registry), scheduler).routes,
     )

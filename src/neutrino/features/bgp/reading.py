@@ -1,7 +1,6 @@
 """Reads what the advertised routes of a speaker depend on, in a fixed number of queries."""
 
 from collections import defaultdict
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -19,7 +18,9 @@ from neutrino.features.bgp.routes import (
 )
 from neutrino.features.bgp.tables import bgp_speaker_networks
 from neutrino.model import device_owners
+from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.ipam.delegated import PROVISIONAL
 
 _SPEAKER, _VERSION = sa.bindparam("speaker", type_=sa.String), sa.bindparam("version", type_=sa.Integer)
@@ -109,7 +110,7 @@ _INSTANCES = (
 )
 
 
-def read_routes(connection: Connection, speaker: Any) -> tuple[Route, ...]:
+def read_routes(connection: Connection, speaker: NamedRow) -> tuple[Route, ...]:
     """The routes of a speaker, given as its row."""
     of = {"speaker": speaker.id, "version": speaker.ip_version}
     routers = _routers(connection, of, subnets=speaker.advertise_tenant_networks)
@@ -129,7 +130,7 @@ def read_routes(connection: Connection, speaker: Any) -> tuple[Route, ...]:
     )
 
 
-def _routers(connection: Connection, of: dict[str, Any], *, subnets: bool) -> list[AdvertisedRouter]:
+def _routers(connection: Connection, of: Object, *, subnets: bool) -> list[AdvertisedRouter]:
     distributed: dict[str, bool] = {}
     gateways: defaultdict[str, list[GatewayAddress]] = defaultdict(list)
     for row in connection.execute(_GATEWAYS, of):
@@ -141,11 +142,11 @@ def _routers(connection: Connection, of: dict[str, Any], *, subnets: bool) -> li
     return [AdvertisedRouter(key, distributed[key], found, behind[key]) for key, found in gateways.items()]
 
 
-def _floating_ip(row: Any) -> AdvertisedFloatingIp:
+def _floating_ip(row: NamedRow) -> AdvertisedFloatingIp:
     return AdvertisedFloatingIp(row.floating_ip_address, row.floating_network_id, row.router_id, row.host or "")
 
 
-def _agent_gateways(connection: Connection, of: dict[str, Any]) -> AgentGateways:
+def _agent_gateways(connection: Connection, of: Object) -> AgentGateways:
     found: dict[tuple[str, str], str] = {}
     for row in connection.execute(_AGENT_GATEWAYS, of):
         found.setdefault((row.network_id, row.host), row.ip_address)

@@ -4,11 +4,10 @@ Changes of a speaker's peers and networks are logged with the speaker. What it a
 floating IPs; the feed derives the speakers from their changes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from neutrino.features.bgp.errors import (
     BgpSpeakerNetworkBindingError,
@@ -23,50 +22,26 @@ from neutrino.features.bgp.views import PEERS, SPEAKERS
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api import types
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, delete_row, exists, new_id, update_row
+from neutrino.server.db.objects import exists, update_row
 from neutrino.server.db.session import Database, retried
-from neutrino.server.view_collection import ViewCollection
+from neutrino.server.db.transaction import Transaction
 
 
-class BgpSpeakers(ViewCollection):
+class BgpSpeakers(Collection):
     def __init__(self, db: Database, schedule: Callable[[str], object]) -> None:
         """`schedule` is called with the id of a new speaker, after the commit."""
         super().__init__(db, SPEAKERS)
         self._schedule = schedule
 
-    def create(self, context: Context, values: Object) -> Object:
-        return self.create_several(context, [values])[0]
+    def new(self, context: Context, values: Object) -> Object:
+        return {**super().new(context, values), "peers": [], "networks": []}
 
-    @retried
-    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        made = [
-            {"id": new_id(), "tenant_id": item["project_id"], "peers": [], "networks": [], **item} for item in items
-        ]
-        with self.db.transaction() as tx:
-            rows = [as_row(bgp_speakers, {**each, "revision_number": 0}) for each in made]
-            tx.insert(bgp_speakers, rows)
-            for each in made:
-                tx.after_commit(self._schedule, each["id"])
-        return made
-
-    @retried
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        with self.db.read() as connection:
-            before = _get(connection, key)
-        with self.db.transaction() as tx:
-            update_row(tx, bgp_speakers, before, values)
-        with self.db.read() as connection:
-            found = SPEAKERS.show(connection, key, project=None, everyone=True)
-        return found or {**before, **values}
-
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            before = _get(connection, key)
-        with self.db.transaction() as tx:
-            delete_row(tx, bgp_speakers, before)
+    def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        if before is None and after is not None:
+            tx.after_commit(self._schedule, after["id"])
 
     # --- peers ----------------------------------------------------------------------------------------------------
 
@@ -74,7 +49,7 @@ class BgpSpeakers(ViewCollection):
     def add_bgp_peer(self, context: Context, key: str, body: Any) -> Object:
         peer_id = _id_in(body, "bgp_peer_id")
         with self.db.read() as connection:
-            before = _get(connection, key)
+            before = self.load(connection, context, key, None)
             peer = PEERS.get(connection, peer_id)
             if exists(
                 connection, bgp_speaker_peers.c.bgp_speaker_id == key, bgp_speaker_peers.c.peer_ip == peer["peer_ip"]
@@ -91,7 +66,7 @@ class BgpSpeakers(ViewCollection):
         peer_id = _id_in(body, "bgp_peer_id")
         linked = sa.and_(bgp_speaker_peers.c.bgp_speaker_id == key, bgp_speaker_peers.c.bgp_peer_id == peer_id)
         missing = BgpSpeakerPeerNotAssociated(bgp_peer_id=peer_id, bgp_speaker_id=key)
-        self._remove(key, bgp_speaker_peers, linked, missing)
+        self._remove(context, key, bgp_speaker_peers, linked, missing)
         return {"bgp_peer_id": peer_id}
 
     # --- networks -------------------------------------------------------------------------------------------------
@@ -100,7 +75,7 @@ class BgpSpeakers(ViewCollection):
     def add_gateway_network(self, context: Context, key: str, body: Any) -> Object:
         network_id = _id_in(body, "network_id")
         with self.db.read() as connection:
-            before = _get(connection, key)
+            before = self.load(connection, context, key, None)
             if not exists(connection, t.networks.c.id == network_id):
                 raise errors.NetworkNotFound(id=network_id)
             if exists(
@@ -119,13 +94,15 @@ class BgpSpeakers(ViewCollection):
         network_id = _id_in(body, "network_id")
         linked = sa.and_(bgp_speaker_networks.c.bgp_speaker_id == key, bgp_speaker_networks.c.network_id == network_id)
         missing = BgpSpeakerNetworkNotAssociated(network_id=network_id, bgp_speaker_id=key)
-        self._remove(key, bgp_speaker_networks, linked, missing)
+        self._remove(context, key, bgp_speaker_networks, linked, missing)
         return {"network_id": network_id}
 
-    def _remove(self, key: str, table: sa.Table, linked: sa.ColumnElement[bool], missing: errors.ApiError) -> None:
+    def _remove(
+        self, context: Context, key: str, table: sa.Table, linked: sa.ColumnElement[bool], missing: errors.ApiError
+    ) -> None:
         """Remove a peer or network from a speaker; `missing` is raised if the speaker does not have it."""
         with self.db.read() as connection:
-            before = _get(connection, key)
+            before = self.load(connection, context, key, None)
             if not exists(connection, linked):
                 raise missing
         with self.db.transaction() as tx:
@@ -138,10 +115,6 @@ class BgpSpeakers(ViewCollection):
             if speaker is None:
                 raise BgpSpeakerNotFound(id=key)
             return {"advertised_routes": [route._asdict() for route in read_routes(connection, speaker)]}
-
-
-def _get(connection: Connection, key: str) -> Object:
-    return SPEAKERS.get(connection, key, more=("revision_number",))
 
 
 def _id_in(body: Any, name: str) -> str:

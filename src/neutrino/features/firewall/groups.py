@@ -19,6 +19,7 @@ from neutrino.model.device_owners import INTERFACES
 from neutrino.model.objects import Object
 from neutrino.server.access import sharing
 from neutrino.server.api.resources.port import COMPUTE_OWNER
+from neutrino.server.collection import Listing
 from neutrino.server.context import Context
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, Stale, retried
@@ -28,7 +29,6 @@ from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.view_collection import ViewCollection
 
 KIND = "firewall_group"
 TYPE = "Firewall Group"  # in messages
@@ -37,7 +37,7 @@ SUPPORTED_VIFS = (VIF_UNBOUND, VIF_FAILED, "ovs", "vhostuser")
 _PORT_FIELDS = ("id", "project_id", "device_owner", "binding:vif_type", "binding:vnic_type")
 
 
-class FirewallGroups(ViewCollection):
+class FirewallGroups(Listing):
     def __init__(self, db: Database, quotas: Quotas, defaults: DefaultGroups) -> None:
         super().__init__(db, GROUPS)
         self._quotas = quotas

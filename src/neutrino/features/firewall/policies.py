@@ -18,6 +18,7 @@ from neutrino.features.firewall.views import POLICIES, visible_rows
 from neutrino.model.objects import Object
 from neutrino.server.access import sharing
 from neutrino.server.api.types import UUID
+from neutrino.server.collection import Listing
 from neutrino.server.context import Context
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
@@ -25,13 +26,12 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.errors import InvalidInput
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.view_collection import ViewCollection
 
 KIND = "firewall_policy"
 DEFAULT_NAMES = ("default ingress", "default egress")  # of the policies of default groups
 
 
-class FirewallPolicies(ViewCollection):
+class FirewallPolicies(Listing):
     def __init__(self, db: Database, quotas: Quotas, ensure_default: EnsureDefault) -> None:
         super().__init__(db, POLICIES)
         self._quotas = quotas

@@ -15,13 +15,13 @@ from neutrino.features.firewall.tables import firewall_groups, firewall_policies
 from neutrino.features.firewall.views import MAX_PARAMETERS, RULES
 from neutrino.model.objects import Object
 from neutrino.server.access import sharing
+from neutrino.server.collection import Listing
 from neutrino.server.context import Context
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.view_collection import ViewCollection
 
 KIND = "firewall_rule"
 EnsureDefault = Callable[[Context, Query], None]  # creates the default group of a listed project, with its rules
@@ -30,7 +30,7 @@ _POLICIES = sa.select(policy_rules.c.firewall_policy_id).where(
 )
 
 
-class FirewallRules(ViewCollection):
+class FirewallRules(Listing):
     def __init__(self, db: Database, quotas: Quotas, ensure_default: EnsureDefault) -> None:
         super().__init__(db, RULES)
         self._quotas = quotas

@@ -7,7 +7,6 @@ deleting the port deletes its associations by their foreign key.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -17,6 +16,7 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.catalog import AlsoCreated
 from neutrino.server.api.resources.port import PORT
+from neutrino.server.collection import ChildCollection, Collection, one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, exists, fresh
@@ -31,7 +31,6 @@ from neutrino.server.ml2.ports.uses import Write
 from neutrino.server.ml2.ports.values import service_port
 from neutrino.server.ml2.views import PORTS, subnets_of
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.view_collection import ChildViewCollection, one_by_one
 
 OWNER = "network:local_ip"
 
@@ -74,13 +73,11 @@ def refuse(message: str) -> errors.BadRequest:
     return errors.BadRequest(resource="local_ip", msg=message)
 
 
-@dataclass(frozen=True)
-class LocalIps:
-    db: Database
-    operations: Operations
-    networks: Networks
-    ports: Ports
-    quotas: Quotas
+class LocalIps(Collection):
+    def __init__(self, db: Database, operations: Operations, networks: Networks, ports: Ports, quotas: Quotas) -> None:
+        super().__init__(db, LOCAL_IPS)
+        self.operations, self.networks, self.ports = operations, networks, ports
+        self._port_quotas = quotas
 
     def also_creates(self, context: Context, values: Object) -> list[AlsoCreated]:
         """The local IP's own port, as if the client had created it: with the address only if the request names one."""
@@ -95,7 +92,7 @@ class LocalIps:
         own_port: PendingWrite | None = None
         with self.db.read() as connection:
             if "local_port_id" in values:
-                port = _visible_port(connection, context, values["local_port_id"])
+                port = _port(connection, context, values["local_port_id"], "local_ip")
                 address = chosen_address(port, values.get("local_ip_address"), "local_ip_address")
             else:
                 own_port = self._own_port(connection, context, new)
@@ -132,7 +129,7 @@ class LocalIps:
         port = service_port(network_id, new["project_id"], new["id"], OWNER, "")
         # An instance may get the port, whatever its owner is now: it must not be an unfiltered one then.
         port |= {"port_security_enabled": network["port_security_enabled"], **_chosen(new)}
-        limits = self.quotas.limits(connection, "port", [new])
+        limits = self._port_quotas.limits(connection, "port", [new])
         return self.ports.prepare_create(connection, port, network, subnets, limits)
 
     @retried
@@ -151,10 +148,11 @@ class LocalIps:
             delete_row(tx, local_ips, before)
 
 
-def _visible_port(connection: Connection, context: Context, port_id: str) -> Object:
-    port = PORTS.load(connection, port_id, context.project_id, everyone=context.is_admin)
+def _port(connection: Connection, context: Context, port_id: str, resource: str) -> Object:
+    """A port that the caller sees; `resource`: of the request that is refused if there is none."""
+    port = PORTS.load(connection, port_id, context.project_id, everyone=context.is_admin, more=_OF_PORT)
     if port is None:
-        raise refuse(f"there is no port {port_id}")
+        raise errors.BadRequest(resource=resource, msg=f"there is no port {port_id}")
     return port
 
 
@@ -219,7 +217,7 @@ ASSOCIATIONS = View(
 )
 
 
-class PortAssociations(ChildViewCollection):
+class PortAssociations(ChildCollection):
     def __init__(self, db: Database) -> None:
         super().__init__(db, ASSOCIATIONS, associations.c.local_ip_id, LOCAL_IPS)
 
@@ -228,9 +226,7 @@ class PortAssociations(ChildViewCollection):
         port_id = values["fixed_port_id"]
         with self.db.read() as connection:
             local_ip = LOCAL_IPS.get(connection, local_ip_id)
-            port = PORTS.load(connection, port_id, context.project_id, everyone=context.is_admin, more=_OF_PORT)
-            if port is None:
-                raise errors.BadRequest(resource="local_ip_port_association", msg=f"there is no port {port_id}")
+            port = _port(connection, context, port_id, "local_ip_port_association")
             if port["network_id"] != local_ip["network_id"]:  # there the address may be anyone's
                 networks = (
                     f"port {port_id} is on network {port['network_id']}, the local IP on {local_ip['network_id']}"

@@ -1,15 +1,13 @@
 """Local IPs: one address of a network that each host translates to a port of its own."""
 
-from neutrino.features.local_ip import collection
+from neutrino.features.local_ip import collection, tables
 from neutrino.features.local_ip.collection import (
-    LOCAL_IPS,
     LocalIPAssociationNotFound,
     LocalIPNotFound,
     LocalIps,
     PortAssociations,
 )
 from neutrino.features.local_ip.feed import FEED
-from neutrino.features.local_ip.tables import local_ips
 from neutrino.features.local_ip.trace import read_part
 from neutrino.server.api import types
 from neutrino.server.api.definition import REQUIRED, Attribute, Extension, Resource, creatable
@@ -18,7 +16,6 @@ from neutrino.server.features import Feature
 from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.rules import ADMIN_OR_MEMBER, ADMIN_OR_READER, PARENT_MEMBER, PARENT_READER, crud
 from neutrino.server.services import ResourcePlugin, Services
-from neutrino.server.view_collection import RowUpdates, ViewCollection
 
 TRANSLATE, PASSTHROUGH = "translate", "passthrough"
 _ADDRESS = types.Nullable(types.IpAddress())
@@ -57,9 +54,8 @@ PORT_ASSOCIATION = Resource(
 
 def build(services: Services) -> ResourcePlugin:
     db, core = services.db, services.core
-    writes = LocalIps(db, core.operations, core.networks, core.ports, services.quotas)
-    served = (LOCAL_IP, writes, ViewCollection(db, LOCAL_IPS), RowUpdates(db, LOCAL_IPS))
-    return ResourcePlugin(collections=(served, (PORT_ASSOCIATION, PortAssociations(db))))
+    local_ips = LocalIps(db, core.operations, core.networks, core.ports, services.quotas)
+    return ResourcePlugin(collections=((LOCAL_IP, local_ips), (PORT_ASSOCIATION, PortAssociations(db))))
 
 
 FEATURES = (
@@ -84,7 +80,7 @@ FEATURES = (
         },
         ports=(
             PortUse(
-                columns=(local_ips.c.local_port_id,),
+                columns=(tables.local_ips.c.local_port_id,),
                 check_delete=collection.check_port_delete,
                 changes=collection.port_changes,
             ),

@@ -6,7 +6,6 @@ to a port that has no right to it.
 """
 
 from sys import intern
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -15,6 +14,7 @@ from neutrino.features.local_ip.tables import associations, local_ips
 from neutrino.model.state import LocalIp
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup
+from neutrino.server.db.sql import Condition, NamedRow
 from neutrino.server.feed.declarations import Feed, Part
 from neutrino.server.feed.readers.rows import Ids, grouped
 
@@ -26,7 +26,7 @@ def _has_address(port_id: sa.Column[str], address: sa.Column[str]) -> sa.Exists:
     return sa.exists().where(held.port_id == port_id, held.ip_address == address)
 
 
-IN_EFFECT: tuple[sa.ColumnElement[bool], ...] = (
+IN_EFFECT: tuple[Condition, ...] = (
     sa.exists().where(_port.c.id == associations.c.fixed_port_id, _port.c.network_id == local_ips.c.network_id),
     _has_address(associations.c.fixed_port_id, associations.c.fixed_ip),
     _has_address(local_ips.c.local_port_id, local_ips.c.local_ip_address),
@@ -53,7 +53,7 @@ def read_associations(connection: Connection, ids: Ids) -> dict[str, dict[str, t
     return {port_id: {"local_ips": tuple(several)} for port_id, several in by_port.items()}
 
 
-def _local_ip(row: Any) -> LocalIp:
+def _local_ip(row: NamedRow) -> LocalIp:
     return LocalIp(row.local_ip_address, row.fixed_ip, row.ip_mode, intern(row.network_id))
 
 

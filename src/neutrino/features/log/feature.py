@@ -18,7 +18,6 @@ from neutrino.server.features import Feature
 from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.rules import ADMIN, crud
 from neutrino.server.services import ResourcePlugin, Services
-from neutrino.server.view_collection import RowUpdates
 
 ACCEPT, DROP, ALL = "ACCEPT", "DROP", "ALL"
 
@@ -48,7 +47,7 @@ LOGGABLE_RESOURCE = Resource(
 
 
 def build(services: Services) -> ResourcePlugin:
-    served = (LOG, Logs(services.db), RowUpdates(services.db, LOGS))
+    served = (LOG, Logs(services.db, LOGS))
     return ResourcePlugin(collections=(served, (LOGGABLE_RESOURCE, LoggableResources())))
 
 

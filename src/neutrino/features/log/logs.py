@@ -12,17 +12,16 @@ from sqlalchemy.engine import Connection
 
 from neutrino.features.log.tables import logs
 from neutrino.model.objects import Object
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, delete_row, exists, fresh
-from neutrino.server.db.session import Database, retried
+from neutrino.server.db.objects import exists
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.errors import Conflict, InvalidInput, NotFound
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.ports.uses import Write
 from neutrino.server.query import Query
-from neutrino.server.view_collection import ViewCollection
 
 SECURITY_GROUP: Final = "security_group"  # the only type of resource whose packets hosts log
 _SUPPORTED_VIFS = ("ovs", "vhostuser")
@@ -55,30 +54,10 @@ class InvalidResourceConstraint(InvalidInput):
 LOGS = View(logs, hidden=("tags",), not_found=LogResourceNotFound)
 
 
-class Logs(ViewCollection):
-    def __init__(self, db: Database) -> None:
-        super().__init__(db, LOGS)
-
-    def create(self, context: Context, values: Object) -> Object:
-        return self.create_several(context, [values])[0]
-
-    @retried
-    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        with self.db.read() as connection:
-            for values in several:
-                _check(connection, context, values)
-        new = [fresh(values, revision=0) for values in several]
-        with self.db.transaction() as tx:
-            # A group or port that is deleted meanwhile makes this fail on its foreign key, and it is decided again.
-            tx.insert(logs, [as_row(logs, log) for log in new])
-        return new
-
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            before = LOGS.get(connection, key, revision=revision)
-        with self.db.transaction() as tx:
-            delete_row(tx, logs, before)
+class Logs(Collection):
+    def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
+        for log in objects:
+            _check(connection, context, log)
 
 
 class LoggableResources:

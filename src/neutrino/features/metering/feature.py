@@ -1,7 +1,7 @@
 """Metering: labels that count the traffic of routers, their rules, and notifications of what hosts have counted."""
 
 from neutrino.features.metering.feed import FEED
-from neutrino.features.metering.labels import MeteringLabelRules, MeteringLabels
+from neutrino.features.metering.labels import LABELS, RULES, MeteringLabelRules, MeteringLabels
 from neutrino.features.metering.resources import METERING_LABEL, METERING_LABEL_RULE
 from neutrino.features.metering.traffic import TrafficReports
 from neutrino.server.api.definition import Extension
@@ -11,7 +11,7 @@ from neutrino.server.services import ResourcePlugin, Services
 
 
 def build(services: Services) -> ResourcePlugin:
-    labels, rules = MeteringLabels(services.db), MeteringLabelRules(services.db)
+    labels, rules = MeteringLabels(services.db, LABELS), MeteringLabelRules(services.db, RULES)
     return ResourcePlugin(collections=((METERING_LABEL, labels), (METERING_LABEL_RULE, rules)))
 
 

@@ -4,7 +4,6 @@ A change of a label or its rules is logged with the label; `metered_routers` fin
 """
 
 import ipaddress
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -12,6 +11,7 @@ from sqlalchemy.engine import Connection
 from neutrino.features.metering.tables import metering_label_rules, metering_labels
 from neutrino.model.routing import MeteringLabel, MeteringRule
 from neutrino.server.db import tables as t
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.feed.declarations import Affects, Changed, Feed, Part
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids
 
@@ -50,7 +50,7 @@ def read_labels(connection: Connection, router_ids: Ids) -> dict[str, dict[str, 
     }
 
 
-def _rule(row: Any) -> MeteringRule:
+def _rule(row: NamedRow) -> MeteringRule:
     # As in Neutron, the remote prefix is compared with the address on the inside of the router.
     outward = row.direction == "egress"
     return MeteringRule(

@@ -15,12 +15,13 @@ from neutrino.features.metering.resources import PREFIXES, MeteringLabelNotFound
 from neutrino.features.metering.tables import metering_label_rules, metering_labels
 from neutrino.model.objects import Object
 from neutrino.server import errors
+from neutrino.server.collection import Collection, Listing, one_by_one
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, delete_row, new_id, update_row
-from neutrino.server.db.session import Database, retried
+from neutrino.server.db.objects import as_row, new_id, update_row
+from neutrino.server.db.session import retried
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import PROJECT, View
-from neutrino.server.view_collection import ViewCollection, one_by_one
 
 REVISION = ("revision_number",)
 LABELS = View(
@@ -36,37 +37,18 @@ class MeteringLabelRuleOverlaps(errors.Conflict):
     template = "Metering label rule with remote_ip_prefix '{remote_ip_prefix}' overlaps another."
 
 
-class MeteringLabels(ViewCollection):
-    def __init__(self, db: Database) -> None:
-        super().__init__(db, LABELS)
-
-    def create(self, context: Context, values: Object) -> Object:
-        return self.create_several(context, [values])[0]
-
-    @retried
-    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        labels = [{"id": new_id(), "tenant_id": item["project_id"], **item} for item in items]
-        with self.db.transaction() as tx:
-            tx.insert(metering_labels, [as_row(metering_labels, {**label, "revision_number": 0}) for label in labels])
-        return labels
-
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            before = LABELS.get(connection, key, more=REVISION)
-        with self.db.transaction() as tx:
-            delete_row(tx, metering_labels, before)
-            router_ids = sa.select(t.routers.c.id)
-            if not before["shared"]:
-                router_ids = router_ids.where(t.routers.c.project_id == before["project_id"])
-            for router_id in tx.execute(router_ids).scalars():
-                tx.record("router", router_id)
+class MeteringLabels(Collection):
+    def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        if before is None or after is not None:
+            return
+        router_ids = sa.select(t.routers.c.id)
+        if not before["shared"]:
+            router_ids = router_ids.where(t.routers.c.project_id == before["project_id"])
+        for router_id in tx.execute(router_ids).scalars():
+            tx.record("router", router_id)
 
 
-class MeteringLabelRules(ViewCollection):
-    def __init__(self, db: Database) -> None:
-        super().__init__(db, RULES)
-
+class MeteringLabelRules(Listing):
     def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
         return one_by_one(items, lambda item: self.create(context, item), lambda key: self.delete(context, key, None))
 

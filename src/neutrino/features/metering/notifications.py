@@ -7,9 +7,11 @@ have the sums of labels, routers and projects, and of both, one as an event type
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-Payload = dict[str, Any]
+from neutrino.model.objects import Object
+
+Payload = Object
 EVENT = "l3.meter"
 
 

@@ -7,9 +7,8 @@ A host reports the totals of all its counters, so a report that is repeated afte
 totals of the last report are stored in the transaction that decides the differences; notifications follow the commit.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -18,7 +17,9 @@ from neutrino.features.metering.notifications import Difference, Label, Payload,
 from neutrino.features.metering.tables import metering_labels, metering_totals
 from neutrino.feed.messages import Traffic
 from neutrino.model.metering import MeteredTraffic
+from neutrino.model.objects import Values
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.feed.readers.rows import read_rows
 from neutrino.server.services import Publish
 
@@ -65,8 +66,8 @@ class TrafficReports:
         return list(render(host, _differences(counted, known), labels, granular=message.granular))
 
 
-def _is_newer(counter: MeteredTraffic, row: Any) -> bool:
-    return row is None or counter.last_update > row.last_update
+def _is_newer(counter: MeteredTraffic, row: NamedRow | None) -> bool:
+    return row is None or bool(counter.last_update > row.last_update)
 
 
 def _counts(label: Label | None, counter: MeteredTraffic) -> bool:
@@ -74,7 +75,7 @@ def _counts(label: Label | None, counter: MeteredTraffic) -> bool:
     return label is None or label.shared or label.project_id == counter.project_id
 
 
-def _differences(counters: Sequence[MeteredTraffic], known: Mapping[str, Any]) -> Iterator[Difference]:
+def _differences(counters: Sequence[MeteredTraffic], known: Values) -> Iterator[Difference]:
     for counter in counters:
         row = known.get(counter.id)
         yield Difference(

@@ -10,15 +10,15 @@ from neutrino.features.qos.tables import default_qos_policies, qos_policies
 from neutrino.features.qos.use import SHAREABLE, VIEW, check_unused
 from neutrino.model.objects import Object
 from neutrino.server.access import rbac, sharing
+from neutrino.server.collection import Listing
 from neutrino.server.context import Context
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.view_collection import ViewCollection
 
 
-class Policies(ViewCollection):
+class Policies(Listing):
     def __init__(self, db: Database, quotas: Quotas) -> None:
         super().__init__(db, VIEW)
         self._quotas = quotas

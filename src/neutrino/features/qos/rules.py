@@ -19,18 +19,18 @@ from neutrino.features.qos.use import VIEW as POLICIES
 from neutrino.features.qos.use import check_not_placed, check_ports
 from neutrino.model.objects import Object
 from neutrino.server import errors
+from neutrino.server.collection import ChildCollection
 from neutrino.server.context import Context
 from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.query import Query
-from neutrino.server.view_collection import ChildViewCollection
 
 _OWNER = sa.select(qos_policies.c.project_id).where(qos_policies.c.id == qos_rules.c.qos_policy_id).scalar_subquery()
 _IN_POLICY_ALONE = ("qos_policy_id", "type")
 
 
-class Rules(ChildViewCollection):
+class Rules(ChildCollection):
     """The rules of one type, below their policies."""
 
     def __init__(self, db: Database, type_: str, support: RuleSupport) -> None:

@@ -5,13 +5,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 
 import sqlalchemy as sa
 
 from neutrino.features.router import ndp_proxies
 from neutrino.features.router.auto_topology import AutoTopology
 from neutrino.features.router.floating_ips.floating_ips import (
-    FLOATING_IPS,
     FloatingIpPools,
     FloatingIps,
     set_floating_ip_status,
@@ -41,13 +41,13 @@ from neutrino.model.objects import Object
 from neutrino.server import features
 from neutrino.server.api.pipeline import Notify
 from neutrino.server.api.routes import Route
+from neutrino.server.collection import Listing
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.db.view import View
 from neutrino.server.feed.readers.router_hosts import agents_with_ports
 from neutrino.server.feed.reports.reports import one_word
 from neutrino.server.hosts.registry import AgentReport
-from neutrino.server.l3.flavors import Flavors
 from neutrino.server.ml2.cascade import Cascade
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import EVERYTHING
@@ -55,7 +55,6 @@ from neutrino.server.scheduling.agents_api import agent_view, placement_routes
 from neutrino.server.scheduling.scheduler import SchedulingOptions
 from neutrino.server.services import ResourcePlugin, Services
 from neutrino.server.uses import RouterUse
-from neutrino.server.view_collection import RowUpdates, ViewCollection
 
 _a, _b = t.agents.c, t.router_l3_agents.c
 
@@ -135,7 +134,7 @@ class RouterAgents:
     notify: Notify
 
     def routes(self, authorizer: Authorizer) -> list[Route]:
-        routers = ViewCollection(self.db, router_view.ROUTERS)
+        routers = Listing(self.db, router_view.ROUTERS)
         return placement_routes(self.db, authorizer, self.notify, self.scheduler, routers, self._agents_of)
 
     def _agents_of(self, router_id: str) -> list[Object]:
@@ -152,8 +151,7 @@ class RouterAgents:
 
 def build(services: Services) -> RouterPlugin:
     conf, db, core, quotas = services.conf, services.db, services.core, services.quotas
-    installed, uses = features.installed(), _uses()
-    providers = [use for feature in features.enabled(conf) for use in feature.flavors]
+    uses = _uses()
     l3 = build_services(services)
     provider = {
         "provider:network_type": conf.l3_ha_network_type,
@@ -191,25 +189,43 @@ def build(services: Services) -> RouterPlugin:
         publishes_names=bool(conf.external_dns_driver),
     )
     collections = (
-        (ROUTER, routers, interfaces, ExternalGateways(db, routers), ViewCollection(db, router_view.ROUTERS)),
-        (FLOATINGIP, floating_ips, ViewCollection(db, FLOATING_IPS)),
+        (ROUTER, _router_requests(routers, interfaces)),
+        (FLOATINGIP, floating_ips),
         (FLOATINGIP_POOL, FloatingIpPools(db)),
         (PORT_FORWARDING, PortForwardings(db, quotas, conf.max_shifted_port_forwarding_range)),
         (CONNTRACK_HELPER, ConntrackHelpers(db, _helpers(conf.allowed_conntrack_helpers))),
-        (NDP_PROXY, ndp_proxies.NdpProxies(db), RowUpdates(db, ndp_proxies.VIEW)),
+        (NDP_PROXY, ndp_proxies.NdpProxies(db)),
     )
-    flavored = [t.routers.c.flavor_id, *(use.column for feature in installed for use in feature.flavors)]
-    flavors, topology = Flavors(db, providers, flavored), AutoTopology(db, core, routers, interfaces)
+    topology = AutoTopology(db, core, routers, interfaces)
     agents = RouterAgents(db, agent_view(services.registry), l3.scheduler, services.notify)
     return RouterPlugin(
-        extensions=flavors.extensions,
-        collections=(*collections, *flavors.collections),
+        collections=collections,
         begin=routers.repair,
         schedulers=(l3.scheduler,),
         cascades=(Cascade(interfaces.release),),
         routes=lambda authorizer: [*agents.routes(authorizer), *topology.routes(authorizer)],
         scheduler=l3.scheduler,
         dvr=l3.dvr,
+    )
+
+
+def _router_requests(routers: Routers, interfaces: Interfaces) -> SimpleNamespace:
+    """The methods of routers, which several objects have."""
+    listing, gateways = Listing(routers.db, router_view.ROUTERS), ExternalGateways(routers.db, routers)
+    return SimpleNamespace(
+        index=listing.index,
+        show=listing.show,
+        create=routers.create,
+        create_several=routers.create_several,
+        update=routers.update,
+        delete=routers.delete,
+        add_extraroutes=routers.add_extraroutes,
+        remove_extraroutes=routers.remove_extraroutes,
+        add_router_interface=interfaces.add_router_interface,
+        remove_router_interface=interfaces.remove_router_interface,
+        add_external_gateways=gateways.add_external_gateways,
+        update_external_gateways=gateways.update_external_gateways,
+        remove_external_gateways=gateways.remove_external_gateways,
     )
 
 

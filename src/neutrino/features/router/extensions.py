@@ -31,6 +31,8 @@ EXTENSIONS = (
         "The addresses of a router's interfaces cannot be changed.",
     ),
     Extension("router_availability_zone", "Router Availability Zone", "Availability zones of a router's agents."),
+    Extension("l3-flavors", "Router Flavor Extension", "Routers have a flavor."),
+    Extension("router-service-type", "Router Service Type", "Routers have the id of a service type."),
     Extension("l3_agent_scheduler", "L3 Agent Scheduler", "Which L3 agents serve which routers."),
     Extension("l3-conntrack-helper", "L3 Conntrack helper", "Conntrack helpers of routers."),
     Extension("expose-l3-conntrack-helper", "Expose CT target rules for conntrack helper", "Shown in routers."),

@@ -1,5 +1,6 @@
 """Routers and floating IPs, with port forwardings, NDP proxies and conntrack helpers, and the agents that serve them."""
 
+from neutrino.features.flavors.resources import L3_ROUTER_NAT
 from neutrino.features.router import ndp_proxies, policy, port_callbacks
 from neutrino.features.router.build import build, host_reports, start
 from neutrino.features.router.extensions import EXTENSIONS
@@ -8,12 +9,13 @@ from neutrino.features.router.routers import ha_networks
 from neutrino.server.db import tables as t
 from neutrino.server.features import Feature
 from neutrino.server.ml2.ports.uses import PortUse
-from neutrino.server.uses import NetworkUse
+from neutrino.server.uses import FlavorUse, NetworkUse
 
 FEATURES = (
     Feature(
         name="router",
         neutron_plugin="neutron.services.l3_router.l3_router_plugin.L3RouterPlugin",
+        requires=("flavors",),
         extensions=EXTENSIONS,
         build=build,
         policy=policy.DEFAULTS,
@@ -31,6 +33,7 @@ FEATURES = (
             NetworkUse(ha_networks.check_network, ha_networks.record_network, users=ha_networks.routers_on),
             NetworkUse(find_unused=port_callbacks.find_unused),
         ),
+        flavors=(FlavorUse(L3_ROUTER_NAT, ("single_node", "ha", "dvr", "dvrha"), t.routers.c.flavor_id),),
         host_reports=host_reports,
     ),
 )

@@ -23,6 +23,7 @@ from neutrino.features.router.routers.ndp import ipv6_scope
 from neutrino.features.router.routers.router_ports import read_ports
 from neutrino.model.objects import Object
 from neutrino.server import errors
+from neutrino.server.collection import Collection, one_by_one
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
@@ -32,14 +33,13 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.ml2.ports.uses import Write
 from neutrino.server.ml2.views import PORTS
-from neutrino.server.view_collection import ViewCollection, one_by_one
 
 _c = t.ndp_proxies.c
 VIEW = View(t.ndp_proxies, not_found=NDPProxyNotFound, hidden=("tags",))
 _ROUTERS_OF_PORT = Lookup(sa.select(_c.router_id).where(_c.port_id == sa.bindparam("port", type_=sa.String)), scalars)
 
 
-class NdpProxies(ViewCollection):
+class NdpProxies(Collection):
     def __init__(self, db: Database) -> None:
         super().__init__(db, VIEW)
 

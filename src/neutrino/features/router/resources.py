@@ -9,6 +9,7 @@ from neutrino.features.router.errors import (
     PortForwardingNotFound,
     RouterNotFound,
 )
+from neutrino.model.objects import Object
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, ActionEvent, Attribute, Resource, creatable, writable
 from neutrino.server.api.resources.common import (
@@ -36,7 +37,7 @@ MAX_GATEWAYS = 16  # of one router: each is a port, a device and a routing table
 _BY_NUMBER = {str(number): name for name, number in PROTOCOLS.items() if name not in ("hopopt", "icmpv6")}
 
 
-def parse_gateway(value: Any) -> dict[str, Any] | None:
+def parse_gateway(value: Any) -> Object | None:
     """A gateway; null or an empty object for none."""
     return None if value is None or value == {} else _GATEWAY.parse(value)
 
@@ -50,7 +51,7 @@ def parse_protocol(value: Any) -> str:
     return name
 
 
-def parse_gateways(value: Any) -> list[dict[str, Any]]:
+def parse_gateways(value: Any) -> list[Object]:
     """Gateways of one router. Equal ones are no mistake: a router may have several ports on one network."""
     if value == {}:  # `openstack router unset` sends this to remove_external_gateways, and expects that nothing happens
         return []

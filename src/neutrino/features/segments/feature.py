@@ -5,19 +5,18 @@ from oslo_config import cfg
 from neutrino.features.segments.placement import start_reports
 from neutrino.features.segments.ranges import SegmentRanges
 from neutrino.features.segments.resources import NETWORK_SEGMENT_RANGE, SEGMENT
-from neutrino.features.segments.segments import SEGMENTS, SegmentCollection
+from neutrino.features.segments.segments import SegmentCollection
 from neutrino.server.api.definition import Extension
 from neutrino.server.features import Feature
 from neutrino.server.policy.deprecated import tag_rules
 from neutrino.server.policy.rules import ADMIN, crud, tags
 from neutrino.server.services import ResourcePlugin, Services
-from neutrino.server.view_collection import RowUpdates
 
 
 def build(services: Services) -> ResourcePlugin:
     core = services.core
-    collection = SegmentCollection(services.db, core.operations, core.networks, core.networks.segments)
-    return ResourcePlugin(collections=((SEGMENT, collection, RowUpdates(services.db, SEGMENTS)),))
+    segments = SegmentCollection(services.db, core.operations, core.networks, core.networks.segments)
+    return ResourcePlugin(collections=((SEGMENT, segments),))
 
 
 def build_ranges(services: Services) -> ResourcePlugin:

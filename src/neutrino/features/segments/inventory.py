@@ -11,12 +11,12 @@ is repaired by the next one.
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Values
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.db import tables as t
 from neutrino.server.ipam.allocation import DHCP_OWNER
@@ -87,13 +87,13 @@ def _segments_of(connection: Connection, condition: sa.ColumnElement[bool]) -> s
     return {segment_id for segment_id in connection.execute(segments).scalars() if segment_id is not None}
 
 
-def concerned_subnets(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> frozenset[str]:
+def concerned_subnets(before: Values | None, after: Values | None) -> frozenset[str]:
     """The subnets whose reserved addresses may change with a port, which is created, updated or deleted. Pure."""
     old, new = (_reserved(port) if port is not None else frozenset[tuple[str, str]]() for port in (before, after))
     return frozenset(subnet_id for subnet_id, _ in old ^ new)
 
 
-def _reserved(port: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+def _reserved(port: Values) -> frozenset[tuple[str, str]]:
     if port["device_owner"].startswith(COMPUTE_OWNER) or port["device_owner"] == DHCP_OWNER:
         return frozenset()
     return frozenset((f["subnet_id"], f["ip_address"]) for f in port["fixed_ips"] if ":" not in f["ip_address"])

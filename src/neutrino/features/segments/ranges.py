@@ -7,7 +7,6 @@ their ids by `ml2/added_ranges.py`.
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -22,9 +21,9 @@ from neutrino.features.segments.errors import (
     NetworkVlanRangeError,
 )
 from neutrino.features.segments.resources import RANGED_TYPES
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
-from neutrino.server.access import sharing
+from neutrino.server.collection import Collection, one_by_one
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh, update_row
@@ -33,7 +32,6 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added, View
 from neutrino.server.ipam.ranges import Range
 from neutrino.server.ml2.driver_api import RangedTypeDriver, TypeDriver
-from neutrino.server.view_collection import ViewCollection, one_by_one
 
 # Free ids that a range shows. A range of tunnel ids may have sixteen million.
 MAX_AVAILABLE = 100_000
@@ -46,7 +44,7 @@ def _used(connection: Connection, rows: Sequence[Object]) -> list[dict[int, str]
     return [dict(_segments_in(connection, row)) for row in rows]
 
 
-def _segments_in(connection: Connection, one: Mapping[str, Any]) -> list[tuple[int, str]]:
+def _segments_in(connection: Connection, one: Values) -> list[tuple[int, str]]:
     statement = (
         sa.select(_segments.segmentation_id, t.networks.c.project_id)
         .where(
@@ -73,7 +71,7 @@ _ROWS = View(t.network_segment_ranges, hidden=("tenant_id",), not_found=NetworkS
 VIEW = _ROWS.composed({"available": Added(_WHERE, _available), "used": Added(_WHERE, _used)})
 
 
-class SegmentRanges(ViewCollection):
+class SegmentRanges(Collection):
     def __init__(self, db: Database, drivers: Mapping[str, TypeDriver]) -> None:
         super().__init__(db, VIEW)
         self._drivers = {name: d for name, d in drivers.items() if isinstance(d, RangedTypeDriver)}
@@ -118,16 +116,14 @@ class SegmentRanges(ViewCollection):
         # As in Neutron, the answer to an update has no project where there is none.
         return {k: v for k, v in after.items() if k != "tenant_id" and not (k == "project_id" and v is None)}
 
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            before = _ROWS.get(connection, key, revision=revision)
-            if before["default"]:
-                raise NetworkSegmentRangeDefaultReadOnly(id=key)
-            if _segments_in(connection, before):
-                raise NetworkSegmentRangeReferencedByProject(id=key)
-        with self.db.transaction() as tx:
-            sharing.delete_object(tx, t.network_segment_ranges, before)
+    def check_delete(self, connection: Connection, context: Context, before: Object) -> None:
+        if before["default"]:
+            raise NetworkSegmentRangeDefaultReadOnly(id=before["id"])
+        if _segments_in(connection, before):
+            raise NetworkSegmentRangeReferencedByProject(id=before["id"])
+
+    def load(self, connection: Connection, context: Context, key: str, revision: int | None) -> Object:
+        return _ROWS.get(connection, key, revision=revision)
 
     def _limits(self, network_type: str | None) -> Range:
         if network_type not in self._drivers or network_type not in RANGED_TYPES:
@@ -188,7 +184,7 @@ def _computed(connection: Connection, one: Object) -> Object:
     return {"used": _used(connection, [one])[0], "available": next(_available(connection, [one]))}
 
 
-def _check_limits(one: Mapping[str, Any], limits: Range) -> None:
+def _check_limits(one: Values, limits: Range) -> None:
     first, last = one["minimum"], one["maximum"]
     if not limits[0] <= first <= last <= limits[1]:
         if one["network_type"] == "vlan":
@@ -196,17 +192,17 @@ def _check_limits(one: Mapping[str, Any], limits: Range) -> None:
         raise NetworkTunnelRangeError(first=first, last=last, network_type=one["network_type"])
 
 
-def _ids(one: Mapping[str, Any]) -> str:
+def _ids(one: Values) -> str:
     """The name of the ids of which a range is one: those of a tunnel type, or the VLANs of a physical network."""
     return f"{one['network_type']}/{one['physical_network'] or ''}"
 
 
-def _count_writes(connection: Connection, one: Mapping[str, Any]) -> int | None:
+def _count_writes(connection: Connection, one: Values) -> int | None:
     """How often ranges of the same ids were written; None: never. Read before the check for overlaps."""
     return connection.execute(sa.select(_writes.revision).where(_writes.name == _ids(one))).scalar()
 
 
-def _claim(tx: Transaction, one: Mapping[str, Any], writes: int | None) -> None:
+def _claim(tx: Transaction, one: Values, writes: int | None) -> None:
     """Of two requests that write ranges of the same ids at once, one fails here and checks for overlaps again."""
     if writes is None:
         tx.insert(t.segment_range_writes, [{"name": _ids(one), "revision": 0}])
@@ -215,7 +211,7 @@ def _claim(tx: Transaction, one: Mapping[str, Any], writes: int | None) -> None:
         tx.change(sa.update(t.segment_range_writes).where(*same).values(revision=writes + 1))
 
 
-def _check_overlap(connection: Connection, one: Mapping[str, Any]) -> None:
+def _check_overlap(connection: Connection, one: Values) -> None:
     """Refuse a range that has ids of another added one; it may have ids of the configuration's ranges."""
     where = (
         sa.not_(_ranges.default),

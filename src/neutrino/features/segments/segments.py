@@ -5,7 +5,7 @@ The network's row repeats its segments, as provider attributes or as a list; a c
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 from neutrino.features.segments.errors import SegmentInUse
 from neutrino.model.objects import Object
 from neutrino.server import errors
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import fresh
@@ -38,12 +39,10 @@ _OWN_NETWORK = _segments.network_id.in_(
 SEGMENTS = View(t.network_segments, columns=NAMES, scope=_OWN_NETWORK, not_found=errors.SegmentNotFound)
 
 
-@dataclass(eq=False)
-class SegmentCollection:
-    db: Database
-    operations: Operations
-    networks: Networks
-    segments: Segments
+class SegmentCollection(Collection):
+    def __init__(self, db: Database, operations: Operations, networks: Networks, segments: Segments) -> None:
+        super().__init__(db, SEGMENTS)
+        self.operations, self.networks, self.segments = operations, networks, segments
 
     # --- reading --------------------------------------------------------------------------------------------------
 

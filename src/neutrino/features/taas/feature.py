@@ -2,9 +2,9 @@
 
 from neutrino.features.taas import mirrors, taps
 from neutrino.features.taas.feed import FEED
-from neutrino.features.taas.mirrors import TapMirrors
+from neutrino.features.taas.mirrors import MIRRORS, TapMirrors
 from neutrino.features.taas.resources import TAP_FLOW, TAP_MIRROR, TAP_SERVICE
-from neutrino.features.taas.status import TapStatus
+from neutrino.features.taas.status import FLOWS, SERVICES, TapStatus
 from neutrino.features.taas.tables import tap_flows, tap_mirrors, tap_services
 from neutrino.features.taas.taps import TapFlows, TapServices
 from neutrino.server.api.definition import Extension
@@ -17,12 +17,12 @@ from neutrino.server.services import ResourcePlugin, Services
 def build_taps(services: Services) -> ResourcePlugin:
     db, quotas = services.db, services.quotas
     return ResourcePlugin(
-        collections=((TAP_SERVICE, TapServices(db, quotas)), (TAP_FLOW, TapFlows(db, quotas))),
+        collections=((TAP_SERVICE, TapServices(db, SERVICES, quotas)), (TAP_FLOW, TapFlows(db, FLOWS, quotas))),
     )
 
 
 def build_mirrors(services: Services) -> ResourcePlugin:
-    return ResourcePlugin(collections=((TAP_MIRROR, TapMirrors(services.db, services.quotas)),))
+    return ResourcePlugin(collections=((TAP_MIRROR, TapMirrors(services.db, MIRRORS, services.quotas)),))
 
 
 def host_reports(services: Services) -> HostReports:

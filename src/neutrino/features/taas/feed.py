@@ -15,6 +15,7 @@ from neutrino.model.state import Port
 from neutrino.model.taps import NO_TAPS, Tap, TapMirror, TapOrigin, Taps, VlanRange
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.feed.declarations import Affects, Changed, Feed, Part, Reference
 from neutrino.server.feed.readers.rows import Ids, read_ids, read_rows
 from neutrino.server.feed.reports.rules import DONE_OR_NOT, ReportedStatus
@@ -75,7 +76,7 @@ def flows_of(port: Port) -> Iterable[str]:
     return *(flow.id for flow in taps.flows), *(origin.id for origin in taps.origins)
 
 
-def _tap(row: Any) -> Tap:
+def _tap(row: NamedRow) -> Tap:
     return Tap(
         id=row.id,
         port_id=row.port_id,
@@ -92,7 +93,7 @@ def parse_ranges(text: str | None) -> tuple[VlanRange, ...]:
     return tuple((int(first), int(last or first)) for first, _, last in parts)
 
 
-def _mirrors(row: Any) -> list[TapMirror]:
+def _mirrors(row: NamedRow) -> list[TapMirror]:
     same = {"id": row.id, "remote_ip": row.remote_ip, "mirror_type": row.mirror_type}
     directions: dict[str, int] = msgspec.json.decode(row.directions)
     return [TapMirror(direction=name, tunnel_id=number, **same) for name, number in sorted(directions.items())]

@@ -10,62 +10,41 @@ from neutrino.features.taas.errors import TapMirrorNotFound, TapMirrorToHost, Ta
 from neutrino.features.taas.resources import TUNNEL_IDS
 from neutrino.features.taas.status import HIDDEN
 from neutrino.features.taas.tables import tap_mirror_tunnels, tap_mirrors
-from neutrino.features.taas.taps import (
-    REVISION,
-    Taps,
-    check_owner,
-    delete_rows,
-    new_object,
-    record_ports,
-    visible_port,
-)
+from neutrino.features.taas.taps import check_owner, delete_rows, record_ports
 from neutrino.model import agents
 from neutrino.model.addresses import tunnel_address_fault
 from neutrino.model.objects import Object
 from neutrino.server import errors
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, decode, delete_row
-from neutrino.server.db.session import Database, retried
+from neutrino.server.db.objects import decode
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.host_limits import check_number
 from neutrino.server.ml2.ports.uses import Write
-from neutrino.server.quota.quotas import Quotas
+from neutrino.server.ml2.views import PORTS
 
 MIRRORS = View(tap_mirrors, hidden=HIDDEN, not_found=TapMirrorNotFound)
 
 
-class TapMirrors(Taps):
-    def __init__(self, db: Database, quotas: Quotas) -> None:
-        super().__init__(db, MIRRORS, quotas)
-
-    @retried
-    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        mirrors = [new_object(values) for values in several]
-        port_ids = [mirror["port_id"] for mirror in mirrors]
-        tunnels = [row for mirror in mirrors for row in _tunnels(mirror)]
+class TapMirrors(Collection):
+    def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
+        tunnels = [row for mirror in objects for row in _tunnels(mirror)]
         _check_distinct(tunnels)
-        with self.db.read() as connection:
-            for mirror in mirrors:
-                check_owner(mirror, visible_port(connection, context, mirror["port_id"]))
-            _check_unused(connection, context, tunnels)
-            _check_collectors(connection, mirrors)
-            check_number(connection, tap_mirrors.c.port_id, port_ids, "Port", "tap mirrors")
-            limits = self._quotas.limits(connection, "tap_mirror", mirrors)
-        with self.db.transaction() as tx:
-            tx.insert(tap_mirrors, [{**as_row(tap_mirrors, one), "revision_number": 0} for one in mirrors], limits)
-            # Of two requests for the same tunnel id, one fails on the primary key, and is refused when it is decided again.
-            tx.insert(tap_mirror_tunnels, tunnels)
-            record_ports(tx, port_ids)
-        return mirrors
+        for mirror in objects:
+            check_owner(mirror, PORTS.get_visible(connection, context, mirror["port_id"]))
+        _check_unused(connection, context, tunnels)
+        _check_collectors(connection, objects)
+        port_ids = [mirror["port_id"] for mirror in objects]
+        check_number(connection, tap_mirrors.c.port_id, port_ids, "Port", "tap mirrors")
 
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            before = self._view.get(connection, key, more=REVISION)
-        with self.db.transaction() as tx:
-            delete_row(tx, tap_mirrors, before)
-            record_ports(tx, [before["port_id"]])
+    def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        if before is None and after is not None:
+            # Of two requests for the same tunnel id, one fails on the primary key, and is refused when it is decided again.
+            tx.insert(tap_mirror_tunnels, _tunnels(after))
+        if before is None or after is None:
+            record_ports(tx, [mirror["port_id"] for mirror in (before, after) if mirror is not None])
 
 
 def _tunnels(mirror: Object) -> list[Object]:

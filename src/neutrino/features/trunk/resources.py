@@ -3,6 +3,7 @@
 from typing import Any
 
 from neutrino.features.trunk.errors import TrunkNotFound
+from neutrino.model.objects import Object
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable
 from neutrino.server.api.resources.common import ADMIN_STATE_UP, IDENTITY, standard
@@ -13,7 +14,7 @@ MAX_SUBPORTS = 500  # of one request, as many ports as a bulk request creates; a
 DOWN, BUILD, ACTIVE, DEGRADED, ERROR = STATUSES = ("DOWN", "BUILD", "ACTIVE", "DEGRADED", "ERROR")
 
 
-def parse_subports(value: Any) -> list[dict[str, Any]]:
+def parse_subports(value: Any) -> list[Object]:
     """Subports as they were asked for: each port once, with both segmentation attributes or, to inherit them, the type.
 
     Which types and ids there are is checked later, since these errors have another type; so is a port without either
@@ -22,7 +23,7 @@ def parse_subports(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         raise t.Invalid(f"'{value}' is not a list")
     t.check_length(value, MAX_SUBPORTS)
-    out: list[dict[str, Any]] = []
+    out: list[Object] = []
     for item in value:
         if not isinstance(item, dict):
             raise t.Invalid(f"'{item}' is not a dictionary")

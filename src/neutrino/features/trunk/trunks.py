@@ -25,6 +25,7 @@ from neutrino.features.trunk.views import TRUNK_OF_PORT, TRUNKS, subports_of
 from neutrino.model.objects import Object
 from neutrino.server.access import sharing
 from neutrino.server.api.cascade import Permit, Removed
+from neutrino.server.collection import Listing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh, update_row
@@ -35,12 +36,11 @@ from neutrino.server.ml2.cascade import Release
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.view_collection import ViewCollection
 
 KIND, REMOVE = "trunk", "remove_subports"
 
 
-class Trunks(ViewCollection):
+class Trunks(Listing):
     def __init__(
         self,
         db: Database,

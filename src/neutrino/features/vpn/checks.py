@@ -1,8 +1,8 @@
 """Which combinations of a connection's attributes are possible. Pure."""
 
 import ipaddress
-from collections.abc import Collection, Mapping
-from typing import Any, Final
+from collections.abc import Collection
+from typing import Final
 
 from neutrino.features.vpn.errors import (
     InvalidEndpointGroup,
@@ -12,8 +12,11 @@ from neutrino.features.vpn.errors import (
     MissingRequiredEndpointGroup,
     PeerCidrsInvalid,
 )
+from neutrino.model.objects import Values
 from neutrino.server import errors
 
+# Quotas are unlimited by default, as in Neutron, but a host gets all VPN objects of a router in one message.
+MAX_PER_ROUTER: Final = 500
 MIN_MTU: Final = {4: 68, 6: 1280}
 MAX_PAIRS: Final = 256  # of a local subnet and a CIDR of the peer, in a connection with IKEv1
 # In all connections of a router: each pair is three policies of the kernel, and a routing rule on hosts of a distributed
@@ -23,7 +26,7 @@ DEFAULT_DPD: Final = {"action": "hold", "interval": 30, "timeout": 120}
 _GROUPS: Final = ("local", "peer")
 
 
-def check_endpoints(connection: Mapping[str, Any], service_subnet: str | None) -> None:
+def check_endpoints(connection: Values, service_subnet: str | None) -> None:
     """A service with a subnet needs CIDRs of the peer and no groups; one without needs both groups and no CIDRs."""
     given = [side for side in _GROUPS if connection[f"{side}_ep_group_id"] is not None]
     if service_subnet is not None:
@@ -57,7 +60,7 @@ def check_pairs(ike_version: str, local: int, peer: int) -> None:
         )
 
 
-def check_dpd(dpd: Mapping[str, Any]) -> None:
+def check_dpd(dpd: Values) -> None:
     if dpd["timeout"] <= dpd["interval"]:
         raise IPsecSiteConnectionDpdIntervalValueError(attr="dpd_timeout")
 

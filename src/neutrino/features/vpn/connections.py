@@ -1,14 +1,12 @@
 """IPsec site connections: the API. A connection is the tunnel between a VPN service and a peer."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.features.vpn import checks
-from neutrino.features.vpn.collection import VpnCollection
 from neutrino.features.vpn.errors import (
     ExternalNetworkHasNoSubnet,
     MixedIPVersionsForIPSecConnection,
@@ -23,7 +21,6 @@ from neutrino.features.vpn.services import (
     PENDING_CREATE,
     PENDING_UPDATE,
     change_router,
-    check_number,
     ip_versions,
     is_connected,
 )
@@ -37,23 +34,19 @@ from neutrino.features.vpn.tables import (
 )
 from neutrino.features.vpn.views import CONNECTIONS, ENDPOINT_GROUPS, IKE_POLICIES, IPSEC_POLICIES, SERVICES
 from neutrino.model.objects import Object
-from neutrino.server import errors
 from neutrino.server.api import types
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
+from neutrino.server.host_limits import check_most
 from neutrino.server.quota.quotas import Quotas
 
 _v, _c = vpnservices.c, ipsec_site_connections.c
-_NUMBERS = (
-    sa.select(_v.router_id, sa.func.count().label("number"))
-    .join(ipsec_site_connections, _c.vpnservice_id == _v.id)
-    .group_by(_v.router_id)
-)
 _es, _g = vpn_endpoint_subnets.c, vpn_endpoint_groups.c
 _LOCAL_SUBNETS = sa.select(sa.func.count()).where(_es.endpoint_group_id == _c.local_ep_group_id).scalar_subquery()
 _ENDS = (
-    sa.select(_v.router_id, _v.subnet_id, _LOCAL_SUBNETS.label("subnets"), _c.peer_cidrs, _g.endpoints)
+    sa.select(_v.subnet_id, _LOCAL_SUBNETS.label("subnets"), _c.peer_cidrs, _g.endpoints)
     .join(ipsec_site_connections, _c.vpnservice_id == _v.id)
     .outerjoin(vpn_endpoint_groups, _g.id == _c.peer_ep_group_id)
 )
@@ -65,18 +58,16 @@ APPLIED = (
 )
 
 
-class IpsecSiteConnections(VpnCollection):
-    kind = "ipsec_site_connection"
-
+class IpsecSiteConnections(Collection):
     def __init__(self, db: Database, quotas: Quotas, *, resolves_names: bool) -> None:
         super().__init__(db, CONNECTIONS, quotas)
         self._names = PeerNames(resolves_names)
 
     # Names of peers are resolved once, before the request is decided, which may be repeated.
 
-    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        addresses = self._names.addresses(item["peer_address"] for item in items)
-        resolved = [{**item, "peer_address": addresses[item["peer_address"]]} for item in items]
+    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
+        addresses = self._names.addresses(values["peer_address"] for values in several)
+        resolved = [{**values, "peer_address": addresses[values["peer_address"]]} for values in several]
         return super().create_several(context, resolved)
 
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
@@ -85,69 +76,70 @@ class IpsecSiteConnections(VpnCollection):
             values = {**values, "peer_address": self._names.addresses([given])[given]}
         return super().update(context, key, values, revision)
 
-    def prepared(self, context: Context, values: Object, before: Object | None = None) -> Object:
-        if "dpd" in values or before is None:
-            known = before["dpd"] if before is not None else checks.DEFAULT_DPD
-            values["dpd"] = {**known, **values.get("dpd", {})}
-        if before is None:
-            return {**values, "status": PENDING_CREATE, "auth_mode": "psk", "route_mode": "static"}
-        if any(name in values and values[name] != before[name] for name in APPLIED):
-            values["status"] = PENDING_UPDATE
-        return values
+    def new(self, context: Context, values: Object) -> Object:
+        dpd = {**checks.DEFAULT_DPD, **values.get("dpd", {})}
+        own = {"dpd": dpd, "status": PENDING_CREATE, "auth_mode": "psk", "route_mode": "static"}
+        return {**super().new(context, values), **own}
 
-    def check(self, connection: Connection, context: Context, after: Object, before: Object | None) -> None:
-        project, everyone = context.project_id, context.is_admin
-        service = SERVICES.get(connection, after["vpnservice_id"], project, everyone=everyone)
-        ike = IKE_POLICIES.get(connection, after["ikepolicy_id"], project, everyone=everyone)
-        IPSEC_POLICIES.get(connection, after["ipsecpolicy_id"], project, everyone=everyone)
-        checks.check_endpoints(after, service["subnet_id"])
-        if service["subnet_id"] is not None:
-            local, peer = ip_versions(connection, [service["subnet_id"]]), after["peer_cidrs"]
-            if len(checks.versions(peer)) > 1:
-                raise MixedIPVersionsForPeerCidrs()
-        else:
-            local, peer = _endpoints(connection, context, after, service)
-        if set(local.values()) != checks.versions(peer):
-            raise MixedIPVersionsForIPSecConnection()
-        checks.check_pairs(ike["ike_version"], len(local), len(peer))
-        checks.check_dpd(after["dpd"])
-        checks.check_mtu(after["mtu"], next(iter(local.values())))
-        _check_reachable(after, service)
+    def changed(self, context: Context, before: Object, values: Object) -> Object:
+        after = {**before, **values, "dpd": {**before["dpd"], **values.get("dpd", {})}}
+        if any(after[name] != before[name] for name in APPLIED):
+            after["status"] = PENDING_UPDATE
+        return after
 
-    def write_related(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
-        connection = after or before
-        assert connection is not None, "a write is of some connection"
-        router = tx.execute(sa.select(_v.router_id).where(_v.id == connection["vpnservice_id"])).scalar()
+    def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
+        for one in objects:
+            _check(connection, context, one)
+
+    def check_update(self, connection: Connection, context: Context, before: Object, after: Object) -> None:
+        _check(connection, context, after)
+
+    def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        service_id = (after or before or {})["vpnservice_id"]
+        router = tx.execute(sa.select(_v.router_id).where(_v.id == service_id)).scalar()
         if router is None:  # the service has been deleted: the transaction fails
             return
         group = None if before is None else before["local_ep_group_id"]
         is_needed = after is not None and (before is None or after["local_ep_group_id"] != group)
         change_router(tx, router, is_needed=is_needed)
-        if before is None:
-            _use_policies(tx, connection)
-        elif after is not None and any(after[name] != before[name] for name in ENDS):
-            _check_pairs(tx, [after])
-
-    def check_number(self, tx: Transaction, made: Sequence[Object]) -> None:
-        check_number(tx, _NUMBERS.where(_v.router_id.in_(_routers(made))), "IPsec site connections")
-        _check_pairs(tx, made)
+        if before is None and after is not None:
+            _use_policies(tx, after)
+            _check_limits(tx, router)
+        elif before is not None and after is not None and any(after[name] != before[name] for name in ENDS):
+            _check_limits(tx, router)
 
 
-def _routers(connections: Iterable[Object]) -> sa.Select[tuple[str]]:
-    used = vpnservices.alias("used").c
-    return sa.select(used.router_id).where(used.id.in_({each["vpnservice_id"] for each in connections}))
+def _check(connection: Connection, context: Context, after: Object) -> None:
+    service = SERVICES.get_visible(connection, context, after["vpnservice_id"])
+    ike = IKE_POLICIES.get_visible(connection, context, after["ikepolicy_id"])
+    IPSEC_POLICIES.get_visible(connection, context, after["ipsecpolicy_id"])
+    checks.check_endpoints(after, service["subnet_id"])
+    if service["subnet_id"] is not None:
+        local, peer = ip_versions(connection, [service["subnet_id"]]), after["peer_cidrs"]
+        if len(checks.versions(peer)) > 1:
+            raise MixedIPVersionsForPeerCidrs()
+    else:
+        local, peer = _endpoints(connection, context, after, service)
+    if set(local.values()) != checks.versions(peer):
+        raise MixedIPVersionsForIPSecConnection()
+    checks.check_pairs(ike["ike_version"], len(local), len(peer))
+    checks.check_dpd(after["dpd"])
+    checks.check_mtu(after["mtu"], next(iter(local.values())))
+    _check_reachable(after, service)
 
 
-def _check_pairs(tx: Transaction, written: Iterable[Object]) -> None:
-    """Refuse connections, which the transaction has written, with more pairs of subnets than their routers can have."""
-    pairs: Counter[str] = Counter()
-    for row in tx.execute(_ENDS.where(_v.router_id.in_(_routers(written)))):
-        local = 1 if row.subnet_id is not None else row.subnets
-        pairs[row.router_id] += local * len(msgspec.json.decode(row.endpoints or row.peer_cidrs))
-    for router_id, number in pairs.items():
-        if number > checks.MAX_PAIRS_PER_ROUTER:
-            what = "pairs of a local subnet and a CIDR of a peer, in all its VPN connections"
-            raise errors.TooManyOfObject(kind="Router", id=router_id, most=checks.MAX_PAIRS_PER_ROUTER, what=what)
+def _check_limits(tx: Transaction, router_id: str) -> None:
+    """Refuse more connections, with the one that the transaction has written, than a router can have.
+
+    Called after the router was changed: creates of one router exclude each other.
+    """
+    rows = tx.execute(_ENDS.where(_v.router_id == router_id)).all()
+    check_most("Router", router_id, len(rows), "IPsec site connections", checks.MAX_PER_ROUTER)
+    local = (1 if row.subnet_id is not None else row.subnets for row in rows)
+    peers = (len(msgspec.json.decode(row.endpoints or row.peer_cidrs)) for row in rows)
+    pairs = sum(number * peer for number, peer in zip(local, peers, strict=True))
+    what = "pairs of a local subnet and a CIDR of a peer, in all its VPN connections"
+    check_most("Router", router_id, pairs, what, checks.MAX_PAIRS_PER_ROUTER)
 
 
 def _use_policies(tx: Transaction, connection: Object) -> None:
@@ -163,9 +155,7 @@ def _endpoints(
     """Subnets of the local group with their IP versions, and CIDRs of the peer's group; each group has one IP version."""
     groups = {}
     for side, expected in (("local", SUBNET), ("peer", CIDR)):
-        group = ENDPOINT_GROUPS.get(
-            connection, after[f"{side}_ep_group_id"], project=context.project_id, everyone=context.is_admin
-        )
+        group = ENDPOINT_GROUPS.get_visible(connection, context, after[f"{side}_ep_group_id"])
         if group["type"] != expected:
             raise WrongEndpointGroupType(which=group["id"], group_type=group["type"], expected=expected)
         groups[side] = group

@@ -1,9 +1,10 @@
 """VPN endpoint groups: the API. Subnets of this cloud, or CIDRs of the other side; they cannot be changed later."""
 
+from collections.abc import Sequence
+
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.features.vpn.collection import VpnCollection
 from neutrino.features.vpn.errors import (
     EndpointGroupInUse,
     InvalidEndpointInEndpointGroup,
@@ -12,43 +13,34 @@ from neutrino.features.vpn.errors import (
 )
 from neutrino.features.vpn.resources import CIDR, SUBNET, parse_cidr
 from neutrino.features.vpn.tables import ipsec_site_connections, vpn_endpoint_subnets
-from neutrino.features.vpn.views import ENDPOINT_GROUPS
 from neutrino.model.objects import Object
 from neutrino.server.api import types
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db.objects import exists
-from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.views import SUBNETS
-from neutrino.server.quota.quotas import Quotas
-
-_c, _es = ipsec_site_connections.c, vpn_endpoint_subnets.c
 
 
-class EndpointGroups(VpnCollection):
-    kind = "endpoint_group"
+class EndpointGroups(Collection):
+    def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
+        for group in objects:
+            if not group["endpoints"]:
+                raise MissingEndpointForEndpointGroup(group=group["name"] or group["type"])
+            _check_unique(group)
+            for endpoint in group["endpoints"]:
+                if group["type"] == CIDR:
+                    _check_cidr(endpoint)
+                elif group["type"] == SUBNET:
+                    _check_subnet(connection, context, endpoint)
 
-    def __init__(self, db: Database, quotas: Quotas) -> None:
-        super().__init__(db, ENDPOINT_GROUPS, quotas)
-
-    def check(self, connection: Connection, context: Context, after: Object, before: Object | None) -> None:
-        if before is not None:
-            return
-        if not after["endpoints"]:
-            raise MissingEndpointForEndpointGroup(group=after["name"] or after["type"])
-        _check_unique(after)
-        for endpoint in after["endpoints"]:
-            if after["type"] == CIDR:
-                _check_cidr(endpoint)
-            elif after["type"] == SUBNET:
-                _check_subnet(connection, context, endpoint)
-
-    def check_delete(self, connection: Connection, before: Object) -> None:
-        used = sa.or_(_c.local_ep_group_id == before["id"], _c.peer_ep_group_id == before["id"])
+    def check_delete(self, connection: Connection, context: Context, before: Object) -> None:
+        local, peer = ipsec_site_connections.c.local_ep_group_id, ipsec_site_connections.c.peer_ep_group_id
+        used = sa.or_(local == before["id"], peer == before["id"])
         if exists(connection, used):
             raise EndpointGroupInUse(id=before["id"])
 
-    def write_related(self, tx: Transaction, after: Object | None, before: Object | None) -> None:
+    def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
         if after is not None and before is None and after["type"] == SUBNET:
             rows = [{"endpoint_group_id": after["id"], "subnet_id": subnet} for subnet in after["endpoints"]]
             tx.insert(vpn_endpoint_subnets, rows)

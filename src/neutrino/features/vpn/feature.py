@@ -3,7 +3,8 @@
 from oslo_config import cfg
 
 from neutrino.diagnosis.problems import Problem
-from neutrino.features.vpn import resources, tables, uses
+from neutrino.features.flavors.resources import VPN
+from neutrino.features.vpn import resources, tables, uses, views
 from neutrino.features.vpn.connections import IpsecSiteConnections
 from neutrino.features.vpn.endpoint_groups import EndpointGroups
 from neutrino.features.vpn.feed import FEED
@@ -25,10 +26,10 @@ def build(services: Services) -> ResourcePlugin:
     connections = IpsecSiteConnections(db, quotas, resolves_names=services.conf.resolve_vpn_peer_names)
     return ResourcePlugin(
         collections=(
-            (resources.IKE_POLICY, IkePolicies(db, quotas)),
-            (resources.IPSEC_POLICY, IpsecPolicies(db, quotas)),
-            (resources.ENDPOINT_GROUP, EndpointGroups(db, quotas)),
-            (resources.VPN_SERVICE, VpnServices(db, quotas)),
+            (resources.IKE_POLICY, IkePolicies(db, views.IKE_POLICIES, quotas)),
+            (resources.IPSEC_POLICY, IpsecPolicies(db, views.IPSEC_POLICIES, quotas)),
+            (resources.ENDPOINT_GROUP, EndpointGroups(db, views.ENDPOINT_GROUPS, quotas)),
+            (resources.VPN_SERVICE, VpnServices(db, views.SERVICES, quotas)),
             (resources.IPSEC_SITE_CONNECTION, connections),
         ),
     )
@@ -43,7 +44,7 @@ FEATURES = (
     Feature(
         name="vpnaas",
         neutron_plugin="neutron_vpnaas.services.vpn.plugin.VPNDriverPlugin",
-        requires=("router",),
+        requires=("router", "flavors"),
         extensions=(
             Extension("vpnaas", "VPN service", "IPsec tunnels between routers and other sites."),
             Extension(
@@ -76,7 +77,7 @@ FEATURES = (
         },
         routers=(RouterUse(uses.check_release, uses.check_interface),),
         subnets=(uses.check_subnet_delete,),
-        flavors=(FlavorUse("VPN", "strongswan", tables.vpnservices.c.flavor_id),),
+        flavors=(FlavorUse(VPN, ("strongswan",), tables.vpnservices.c.flavor_id),),
         feed=FEED,
         host_reports=host_reports,
         trace=(read_part,),

@@ -19,9 +19,11 @@ from neutrino.features.vpn.tables import (
     vpnservices,
 )
 from neutrino.model.fields import is_peer
+from neutrino.model.objects import Object
 from neutrino.model.routing import Router
 from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection, VpnService
 from neutrino.server.db import tables as t
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.feed.declarations import Feed, Part, Placed
 from neutrino.server.feed.readers.rows import Ids, grouped, read_rows, texts
 from neutrino.server.feed.records import RouterRecord
@@ -49,7 +51,7 @@ _CONNECTIONS = (
     .order_by(_c.id)
 )
 _LOCAL_CIDRS = sa.select(_es.endpoint_group_id, _s.cidr).join(t.subnets, _s.id == _es.subnet_id).order_by(_s.cidr)
-_dictionary = msgspec.json.Decoder(dict[str, Any])
+_dictionary = msgspec.json.Decoder(Object)
 
 
 def read_vpn(connection: Connection, routers: Ids) -> Mapping[str, tuple[VpnService, ...]]:
@@ -69,7 +71,7 @@ def read_vpn(connection: Connection, routers: Ids) -> Mapping[str, tuple[VpnServ
     return found
 
 
-def _connection(row: Any, service: Any, local: Mapping[str, list[str]]) -> VpnConnection:
+def _connection(row: NamedRow, service: NamedRow, local: Mapping[str, list[str]]) -> VpnConnection:
     in_group = row.local_ep_group_id is not None
     dpd = _dictionary.decode(row.dpd)
     return VpnConnection(

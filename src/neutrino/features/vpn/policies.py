@@ -1,56 +1,55 @@
 """IKE and IPsec policies: the API. A policy of a connection is neither changed nor deleted."""
 
+from collections.abc import Sequence
+
 from sqlalchemy.engine import Connection
 
-from neutrino.features.vpn.collection import VpnCollection
 from neutrino.features.vpn.errors import IKEPolicyInUse, IPsecPolicyInUse, IpsecValidationFailure
 from neutrino.features.vpn.tables import ipsec_site_connections
-from neutrino.features.vpn.views import IKE_POLICIES, IPSEC_POLICIES
 from neutrino.model.objects import Object
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db.objects import exists
-from neutrino.server.db.session import Database
-from neutrino.server.quota.quotas import Quotas
 
 DEFAULT_LIFETIME = {"units": "seconds", "value": 3600}
-_c = ipsec_site_connections.c
 
 
-class Policies(VpnCollection):
-    def prepared(self, context: Context, values: Object, before: Object | None = None) -> Object:
-        if "lifetime" in values:  # what a request leaves out of it stays
-            known = before["lifetime"] if before is not None else DEFAULT_LIFETIME
-            values["lifetime"] = {**known, **values["lifetime"]}
-        return values
+class Policies(Collection):
+    def new(self, context: Context, values: Object) -> Object:
+        return super().new(context, _with_lifetime(values, DEFAULT_LIFETIME))
+
+    def changed(self, context: Context, before: Object, values: Object) -> Object:
+        return {**before, **_with_lifetime(values, before["lifetime"])}
+
+    def check_update(self, connection: Connection, context: Context, before: Object, after: Object) -> None:
+        self.check_delete(connection, context, before)
+
+
+def _with_lifetime(values: Object, known: Object) -> Object:
+    """What a request leaves out of the lifetime stays."""
+    return {**values, "lifetime": {**known, **values["lifetime"]}} if "lifetime" in values else values
 
 
 class IkePolicies(Policies):
-    kind = "ikepolicy"
-
-    def __init__(self, db: Database, quotas: Quotas) -> None:
-        super().__init__(db, IKE_POLICIES, quotas)
-
-    def check(self, connection: Connection, context: Context, after: Object, before: Object | None) -> None:
-        if before is not None:
-            self.check_delete(connection, before)
-
-    def check_delete(self, connection: Connection, before: Object) -> None:
-        if exists(connection, _c.ikepolicy_id == before["id"]):
+    def check_delete(self, connection: Connection, context: Context, before: Object) -> None:
+        if exists(connection, ipsec_site_connections.c.ikepolicy_id == before["id"]):
             raise IKEPolicyInUse(id=before["id"])
 
 
 class IpsecPolicies(Policies):
-    kind = "ipsecpolicy"
+    def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
+        for policy in objects:
+            _check_protocol(policy)
 
-    def __init__(self, db: Database, quotas: Quotas) -> None:
-        super().__init__(db, IPSEC_POLICIES, quotas)
+    def check_update(self, connection: Connection, context: Context, before: Object, after: Object) -> None:
+        _check_protocol(after)
+        super().check_update(connection, context, before, after)
 
-    def check(self, connection: Connection, context: Context, after: Object, before: Object | None) -> None:
-        if after["transform_protocol"] == "ah-esp":  # no IKE daemon of Linux negotiates both
-            raise IpsecValidationFailure(resource="IPsec Policy", key="transform_protocol", value="ah-esp")
-        if before is not None:
-            self.check_delete(connection, before)
-
-    def check_delete(self, connection: Connection, before: Object) -> None:
-        if exists(connection, _c.ipsecpolicy_id == before["id"]):
+    def check_delete(self, connection: Connection, context: Context, before: Object) -> None:
+        if exists(connection, ipsec_site_connections.c.ipsecpolicy_id == before["id"]):
             raise IPsecPolicyInUse(id=before["id"])
+
+
+def _check_protocol(policy: Object) -> None:
+    if policy["transform_protocol"] == "ah-esp":  # no IKE daemon of Linux negotiates both
+        raise IpsecValidationFailure(resource="IPsec Policy", key="transform_protocol", value="ah-esp")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import msgspec
 
@@ -22,7 +22,7 @@ from neutrino.lab.instances import plug
 from neutrino.lab.instances.addressing import DhcpClient, apply_static, dhcp_subnets
 from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import VM_NAME, check_vm_name
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.model.trunks import BRIDGE_PREFIX
 
 DEVICE_OWNER = "compute:lab"
@@ -206,7 +206,7 @@ class Instances:
         if (network := options.get("network")) is None:
             raise LabError(f"VM {name} needs a network or a port")
         found = self.api.find("network", network)
-        values: dict[str, Any] = {"network_id": found["id"], "project_id": found["project_id"], "name": name}
+        values: Object = {"network_id": found["id"], "project_id": found["project_id"], "name": name}
         if (groups := options.get("security_groups")) is not None:
             values["security_groups"] = [self.api.find("security_group", group)["id"] for group in groups]
         if (address := options.get("address")) is not None:
@@ -242,7 +242,7 @@ class Instances:
         return int(network["mtu"])
 
 
-def _place(vif_details: Mapping[str, Any]) -> dict[str, str]:
+def _place(vif_details: Values) -> dict[str, str]:
     """The bridge that the device is plugged into, if the binding names a trunk's."""
     name = vif_details.get("bridge_name", "")
     if not name.startswith(BRIDGE_PREFIX):

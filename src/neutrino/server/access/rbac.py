@@ -19,18 +19,17 @@ from neutrino.server import errors
 from neutrino.server.access.sharing import EVERYONE, EXTERNAL, SHARED, Shareable, Users
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.rbac_policy import rbac_policy
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, exists, new_id
+from neutrino.server.db.objects import exists
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.db.view import View
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.view_collection import ViewCollection
 
 _c, _n, _p = t.rbac_policies.c, t.networks.c, t.ports.c
-RENAMED = {"target_tenant": "target_project"}
-VIEW = View(t.rbac_policies, renamed=RENAMED, not_found=errors.RbacPolicyNotFound)
+VIEW = View(t.rbac_policies, renamed={"target_tenant": "target_project"}, not_found=errors.RbacPolicyNotFound)
 GATEWAYS = (GATEWAY, FLOATING)
 _m = t.port_security_groups.c
 
@@ -65,7 +64,7 @@ CORE = (
 )
 
 
-class RbacPolicies(ViewCollection):
+class RbacPolicies(Collection):
     extensions = (
         Extension("rbac-policies", "RBAC Policies", "Sharing single objects with single projects."),
         Extension("rbac-security-groups", "Add security_group type to network RBAC", "Security groups can be shared."),
@@ -74,38 +73,28 @@ class RbacPolicies(ViewCollection):
     )
 
     def __init__(self, db: Database, quotas: Quotas, of_features: Sequence[Shareable] = ()) -> None:
-        super().__init__(db, VIEW)
+        super().__init__(db, VIEW, quotas)
         self._kinds = {one.kind: one for one in (*CORE, *of_features)}
         self.collections = ((rbac_policy(tuple(self._kinds)), self),)
-        self._quotas = quotas
 
-    def create(self, context: Context, values: Object) -> Object:
-        return self.create_several(context, [values])[0]
+    def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
+        for policy in objects:
+            _check_action(self._kinds[policy["object_type"]], policy)
+        for i, policy in enumerate(objects):
+            _check_object(connection, context, self._table_of(policy), policy)
+            _check_scope_of_pool(connection, policy)
+            _check_twice(connection, policy, objects[:i])
 
-    @retried
-    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        """Create all of them, or none."""
-        for values in several:
-            _check_action(self._kinds[values["object_type"]], values)
-        made = [{"id": new_id(), **values} for values in several]
-        with self.db.read() as connection:
-            for i, policy in enumerate(made):
-                _check_object(connection, context, self._table(policy), policy)
-                _check_scope_of_pool(connection, policy)
-                _check_twice(connection, policy, made[:i])
-            limits = self._quotas.limits(connection, "rbac_policy", made)
-        with self.db.transaction() as tx:
-            tx.insert(t.rbac_policies, [as_row(t.rbac_policies, policy, RENAMED) for policy in made], limits)
-            for policy in made:
-                _touch(tx, self._table(policy), policy, external=True if policy["action"] == EXTERNAL else None)
-        return [{**policy, "tenant_id": policy["project_id"]} for policy in made]
+    def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        if before is None and after is not None:
+            _touch(tx, self._table_of(after), after, external=True if after["action"] == EXTERNAL else None)
 
     @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             before = VIEW.get(connection, key)
             after = {**before, **values}
-            _check_object(connection, context, self._table(after), after)
+            _check_object(connection, context, self._table_of(after), after)
             if after["target_tenant"] == before["target_tenant"]:
                 return after
             _check_twice(connection, after)
@@ -115,7 +104,7 @@ class RbacPolicies(ViewCollection):
             # Stale if another request has changed or deleted it since it was read.
             tx.change(sa.update(t.rbac_policies).where(_as_read(before)).values(target_project=after["target_tenant"]))
             tx.log(t.rbac_policies, before)
-            _touch(tx, self._table(after), after)
+            _touch(tx, self._table_of(after), after)
         return after
 
     @retried
@@ -128,9 +117,9 @@ class RbacPolicies(ViewCollection):
             tx.change(sa.delete(t.rbac_policies).where(_as_read(before)))
             tx.use("rbac_policy", before["project_id"], -1)
             tx.log(t.rbac_policies, before, deleted=True)
-            _touch(tx, self._table(before), before, external=False if last else None, must_exist=False)
+            _touch(tx, self._table_of(before), before, external=False if last else None, must_exist=False)
 
-    def _table(self, policy: Object) -> sa.Table:
+    def _table_of(self, policy: Object) -> sa.Table:
         return self._kinds[policy["object_type"]].table
 
 

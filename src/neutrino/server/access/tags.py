@@ -32,6 +32,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import Expression, Selection
 from neutrino.server.db.view import shared_with_viewer, viewed_by
 from neutrino.server.policy.authorizer import Authorizer
 
@@ -101,7 +102,7 @@ def _handle(authorizer: Authorizer, notify: Notify, objects: "TaggedObjects", ve
     found = objects.load(request.parent, request.context)
     authorizer.require(request.context, f"{verb.action}_{objects.resource.name}:tags", found)
     if verb.change is not None:
-        about: dict[str, Any] = {"obj_resource": objects.resource.collection, "obj_resource_id": request.parent}
+        about: Object = {"obj_resource": objects.resource.collection, "obj_resource_id": request.parent}
         payload = {**about, "tags": given} if verb.single or verb.takes_tags else about
         notify(f"tag.{verb.event}.start", payload, request.context)
         objects.change(request.parent, request.context, partial(verb.change, given))
@@ -144,10 +145,10 @@ class TaggedObjects:
         return {**row, "tags": msgspec.json.decode(row["tags"]), "tenant_id": row["project_id"]}
 
     @cached_property
-    def _statement(self) -> sa.Select[Any]:
+    def _statement(self) -> Selection:
         """Reads the tags and what policy rules depend on: owner and sharing of the object and of its network."""
         table = self.table
-        columns: list[sa.ColumnElement[Any]] = [table.c[n] for n in ("id", "project_id", "revision_number", "tags")]
+        columns: list[Expression] = [table.c[n] for n in ("id", "project_id", "revision_number", "tags")]
         source: sa.FromClause = table
         network_id = table.c.id if table is t.networks else table.c.get("network_id")
         shared_by = table.c.id

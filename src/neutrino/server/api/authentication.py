@@ -4,11 +4,10 @@ Both have the same headers, so nothing after this module depends on the way of a
 """
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
+from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.context import Context, known
 from neutrino.server.policy.authorizer import Authorizer
@@ -41,7 +40,7 @@ class Authentication:
         self._keystone = keystone
         self._cached = lru_cache(MAX_CACHED)(self._read)
 
-    def context(self, environ: Mapping[str, Any], request_id: str) -> Context:
+    def context(self, environ: Values, request_id: str) -> Context:
         """The caller of a request. Contexts are cached by headers, which saves a quarter of showing a port; for a second
         only, because the policy, which decides who is an administrator, may change.
         """

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from neutrino.model.objects import Object
 from neutrino.server.api.definition import Resource
 
 DELETE = "delete"
@@ -18,7 +19,7 @@ class Removed:
     """An object that is deleted with another one, or that an action takes something from."""
 
     resource: Resource
-    object: dict[str, Any]  # as it was, with the attributes of related objects that policy rules depend on
+    object: Object  # as it was, with the attributes of related objects that policy rules depend on
     action: str = DELETE  # or the name of an action, such as remove_router_interface
     answer: Any = None  # of the action
 

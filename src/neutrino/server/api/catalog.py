@@ -23,14 +23,15 @@ parent comes before the other arguments, as in `show(context, parent_id, key, fi
     <action>(context, key, body)              one method for each `Resource.actions`
     <lookup>(context, key)                    one method for each `Resource.lookups`
 
-Methods may be spread over several objects, `(ROUTER, routers, interfaces)`: the first that has the method is used.
 Missing methods are reported when the server is assembled, not by the first request.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import NoReturn, Protocol
 
+from neutrino.model.objects import Object, Values
+from neutrino.server.api.cascade import Removed
 from neutrino.server.api.definition import Extension, Resource
 
 
@@ -38,7 +39,7 @@ class Plugin(Protocol):
     """The core plugin, or a service plugin (`neutrino.service_plugins`)."""
 
     @property
-    def collections(self) -> Sequence[tuple[Any, ...]]: ...
+    def collections(self) -> Sequence[tuple[Resource, object]]: ...
 
     @property
     def extensions(self) -> Sequence[Extension]: ...
@@ -49,53 +50,50 @@ class AlsoCreated:
     """An object that is created along with the requested one, as a client would have created it by itself."""
 
     resource: Resource
-    values: Mapping[str, Any]  # what the request determines of it
-    related: Mapping[str, Any]  # attributes of its parent, as `target` returns them
-
-
-@dataclass(frozen=True)
-class Served:
-    """A resource with the methods that serve it; None where the resource does not have the verb."""
-
-    resource: Resource
-    index: Any = None
-    show: Any = None
-    create: Any = None
-    create_several: Any = None
-    update: Any = None
-    delete: Any = None
-    delete_cascade: Any = None
-    target: Any = None
-    also_creates: Any = None
-    actions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    lookups: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    values: Values  # what the request determines of it
+    related: Values  # attributes of its parent, as `target` returns them
 
 
 class MissingMethod(Exception):
     """A plugin offers a resource with a collection that lacks a method for it."""
 
 
+def _missing(*args: object) -> NoReturn:
+    raise MissingMethod("the resource does not have this verb")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A resource with the methods that serve it, as the pipeline calls them."""
+
+    resource: Resource
+    index: Callable[..., Iterable[Object]] = _missing
+    show: Callable[..., Object | None] = _missing
+    create: Callable[..., Object] = _missing
+    create_several: Callable[..., list[Object]] | None = None
+    update: Callable[..., Object] = _missing
+    delete: Callable[..., None] = _missing
+    delete_cascade: Callable[..., Iterable[Removed]] | None = None
+    target: Callable[..., Object] | None = None
+    also_creates: Callable[..., Iterable[AlsoCreated]] = lambda *args: ()
+    actions: Mapping[str, Callable[..., object]] = field(default_factory=dict)
+    lookups: Mapping[str, Callable[..., object]] = field(default_factory=dict)
+
+
 def serve(plugins: Iterable[Plugin]) -> list[Served]:
-    return [bind(resource, *objects) for plugin in plugins for resource, *objects in plugin.collections]
+    return [bind(resource, collection) for plugin in plugins for resource, collection in plugin.collections]
 
 
-def bind(resource: Resource, *objects: Any) -> Served:
-    def optional(name: str) -> Any:
-        return next((getattr(one, name) for one in objects if hasattr(one, name)), None)
-
-    def required(name: str) -> Any:
-        method = optional(name)
-        if method is None:
-            raise MissingMethod(f"{type(objects[0]).__name__} serves {resource.collection} without {name}()")
-        return method
-
+def bind(resource: Resource, collection: object) -> Served:
+    """Find the methods of a collection by the verbs, actions and lookups of the resource."""
+    names = {*resource.verbs, *resource.actions, *resource.lookups}
+    optional = {"delete_cascade", "target", "also_creates", *(("create_several",) if resource.owned else ())}
+    methods = {name: method for name in names | optional if (method := getattr(collection, name, None)) is not None}
+    if missing := sorted(names - methods.keys()):
+        raise MissingMethod(f"{type(collection).__name__} serves {resource.collection} without {missing[0]}()")
     return Served(
         resource,
-        create_several=optional("create_several") if resource.owned else None,
-        delete_cascade=optional("delete_cascade"),
-        target=optional("target"),
-        also_creates=optional("also_creates"),
-        actions={action: required(action) for action in resource.actions},
-        lookups={lookup: required(lookup) for lookup in resource.lookups},
-        **{verb: required(verb) for verb in resource.verbs},
+        actions={action: methods[action] for action in resource.actions},
+        lookups={lookup: methods[lookup] for lookup in resource.lookups},
+        **{name: method for name, method in methods.items() if name in resource.verbs | optional},
     )

@@ -6,11 +6,12 @@ what older clients send ("true" for true, "4" for 4).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import UNSET
 
+from neutrino.model.objects import Object, Values
 from neutrino.server.api import types as t
 from neutrino.server.api.catalog import Served
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource
@@ -23,7 +24,7 @@ from neutrino.server.api.types import STRING
 from neutrino.server.api.types import array_schema as _array
 from neutrino.server.api.types import object_schema as _object
 
-Json = dict[str, Any]
+Json = Object
 Operation = tuple[tuple[str, str], Json]  # by method and path
 VERSION = "2.0"
 JSON = "application/json"
@@ -57,7 +58,7 @@ READ = ("400", "401", "403", "404", "503")
 WRITE = (*READ, "409", "412", "413", "415")
 
 
-def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequence[Mapping[str, Any]]) -> Json:
+def document(served: Sequence[Served], routes: Iterable[Route], aliases: Sequence[Values]) -> Json:
     """The document: the paths of `routes`, described by the resources that are `served`."""
     described = _other_operations() | dict(operation for one in served for operation in _operations(one))
     collections = {f"{PREFIX}/{s.resource.url}" for s in served}
@@ -257,19 +258,19 @@ def _operations(one: Served) -> Iterator[Operation]:
     links = {f"{resource.collection}_links": _array(_schema_ref("Link"))}
     page = _object(**{resource.collection: several})
     match = [_ref("parameters", "if_match")] if "revision_number" in resource.by_name else []
-    if one.index:
+    if "index" in resource.verbs:
         listed = {**page, "properties": {**page["properties"], **links}}
         yield _operation("GET", base, f"List: {word}", listed, parameters=_list_parameters(resource))
-    if one.show:
+    if "show" in resource.verbs:
         yield _operation("GET", member, f"Show: {word}", single, parameters=[_fields(resource)])
-    if one.create:
+    if "create" in resource.verbs:
         made = _answer({"oneOf": [single, page]} if resource.owned else single)
         body = _create_body(resource, title)
         yield _operation("POST", base, f"Create: {word}", body=body, answer={**made, "links": _links(one, member)})
-    if one.update:
+    if "update" in resource.verbs:
         body = _object(**{resource.name: _schema_ref(f"{title}Update")})
         yield _operation("PUT", member, f"Change: {word}", single, body, parameters=match)
-    if one.delete:
+    if "delete" in resource.verbs:
         cascade = [_ref("parameters", CASCADE)] if one.delete_cascade else []
         yield _operation("DELETE", member, f"Delete: {word}", parameters=[*match, *cascade])
     for action in one.actions:
@@ -314,11 +315,11 @@ def _links(one: Served, member: str) -> Json:
     path, names = _named(member)
     values = {name: f"$request.path.{name}" for name in names[:-1]}
     values[names[-1]] = f"$response.body#/{one.resource.name}/{one.resource.key}"
-    verbs = {"GET": one.show, "PUT": one.update, "DELETE": one.delete}
+    methods = {"GET": "show", "PUT": "update", "DELETE": "delete"}
     return {
-        f"{verb.lower()}_{one.resource.name}": {"operationId": _operation_id(verb, path), "parameters": values}
-        for verb, method in verbs.items()
-        if method
+        f"{method.lower()}_{one.resource.name}": {"operationId": _operation_id(method, path), "parameters": values}
+        for method, verb in methods.items()
+        if verb in one.resource.verbs
     }
 
 

@@ -30,7 +30,7 @@ from neutrino.server.policy.authorizer import RELATED_ATTRIBUTES, Authorizer, Vi
 IF_MATCH = re.compile(r"revision_number=([0-9]{1,18})")
 
 
-Notify = Callable[[str, dict[str, Any], Context], None]  # event type, payload, caller
+Notify = Callable[[str, Object, Context], None]  # event type, payload, caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Reply:
     status: int
-    body: Any = None  # a JSON value, or its encoding: bytes, or a deque of them
+    body: object = None  # a JSON value, or its encoding: bytes, or a deque of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Pipeline:
         if resource.parent:
             target = served.target(context, request.parent, None) if served.target else {}
             self.authorizer.require(context, self._rule("get", resource), target)
-        if query.marker is not None and served.show is not None and not resource.any_marker:
+        if query.marker is not None and "show" in resource.verbs and not resource.any_marker:
             # A marker that the caller may not see is a 404, as if it did not exist.
             every = visible.names_to_fetch(resource, None, visibility)
             self._find(served, replace(request, key=query.marker), visibility, every)
@@ -84,7 +84,7 @@ class Pipeline:
             batches = (visible.present(resource, batch, visibility, query.fields) for batch in visible.in_batches(rows))
             return Reply(200, visible.encode_list(resource.collection, batches))
         rows = list(rows)
-        out: dict[str, Any] = {resource.collection: visible.present(resource, rows, visibility, query.fields)}
+        out: Object = {resource.collection: visible.present(resource, rows, visibility, query.fields)}
         if query.limit is not None:
             keys = [row[resource.key] for row in rows]
             if links := page_links(request.url, request.pairs, keys, query.limit, query.reverse):
@@ -136,13 +136,15 @@ class Pipeline:
 
     def delete(self, served: Served, request: Request) -> Reply:
         resource, context = served.resource, request.context
-        cascade = served.delete_cascade is not None and parse_cascade(request.pairs)
+        delete_all = served.delete_cascade
+        if delete_all is not None and not parse_cascade(request.pairs):
+            delete_all = None
         self.notify(f"{resource.name}.delete.start", {f"{resource.name}_id": request.key}, context)
         found, _ = self._find_to_change(served, request, self._rule("delete", resource))
         revision = _expected_revision(request.if_match, found)
-        if cascade:
+        if delete_all is not None:
             permit = partial(self._permit, context)
-            for removed in served.delete_cascade(context, *_parent(request), request.key, revision, permit):
+            for removed in delete_all(context, *_parent(request), request.key, revision, permit):
                 self._notify_removed(context, removed)
         else:
             served.delete(context, *_parent(request), request.key, revision)
@@ -188,7 +190,7 @@ class Pipeline:
         about = _about(resource, key, request.parent)
         # If a hidden object has an error of its own, it is read whoever owns it, and hidden here.
         everyone = _reads_all(resource, visibility)
-        found: Object | None = served.show(request.context, *_parent(request), key, names, everyone)
+        found = served.show(request.context, *_parent(request), key, names, everyone)
         if found is None:
             raise resource.not_found(**about)
         if visibility.hidden(found) is None:
@@ -196,12 +198,12 @@ class Pipeline:
         return found
 
     def _find_to_change(
-        self, served: Served, request: Request, rule: str, values: Any = None
+        self, served: Served, request: Request, rule: str, values: object = None
     ) -> tuple[Object, Visibility]:
         """The object before a change that the rule allows, with all that rules may depend on; and what the caller sees."""
         resource, context = served.resource, request.context
         visibility = self._visibility(resource, context)
-        if served.show is None:  # written only through its parent
+        if "show" not in resource.verbs:  # written only through its parent
             found = dict(served.target(context, request.parent, request.key) if served.target else {})
         else:
             names = (*visible.visible_names(resource), *RELATED_ATTRIBUTES)
@@ -236,7 +238,7 @@ class Pipeline:
     def _authorize_create(self, served: Served, request: Request, items: Sequence[bodies.Item]) -> None:
         resource, context = served.resource, request.context
         rule = self._rule("create", resource)
-        known: dict[Any, dict[str, Any]] = {}  # the objects that a bulk request refers to are read once
+        known: dict[str | None, Object] = {}  # the objects that a bulk request refers to are read once
         for item in items:
             target = item.values
             if served.target is not None:
@@ -246,7 +248,7 @@ class Pipeline:
                 target = {**item.values, **known[owner]}
             self.authorizer.require(context, rule, target)
             self.authorizer.require_attributes(context, "create", resource, item.given, target)
-            for also in served.also_creates(context, item.values) if served.also_creates is not None else ():
+            for also in served.also_creates(context, item.values):
                 target = {"project_id": item.values["project_id"], **also.values, **also.related}
                 self.authorizer.require(context, self._rule("create", also.resource), target)
                 self.authorizer.require_attributes(context, "create", also.resource, also.values, target)
@@ -265,13 +267,13 @@ def _parent(request: Request) -> tuple[str, ...]:
     return (request.parent,) if request.parent else ()
 
 
-def _masked(resource: Resource, body: Any) -> Any:
+def _masked(resource: Resource, body: Object) -> Object:
     """A body or an answer without its secrets, for notifications: others read these than who may see the object."""
     secrets = resource.secrets
     if not secrets:
         return body
 
-    def mask(one: Any) -> Any:
+    def mask(one: object) -> object:
         if isinstance(one, list):
             return [mask(each) for each in one]
         return {k: "***" if k in secrets else v for k, v in one.items()} if isinstance(one, dict) else one

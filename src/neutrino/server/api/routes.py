@@ -13,11 +13,11 @@ A path may end in `.json`. Other paths are answered with 404, other methods of a
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
-from typing import Any
 from urllib.parse import urljoin
 
 import msgspec
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.catalog import Served
 from neutrino.server.api.definition import Extension, Resource
@@ -73,12 +73,12 @@ def _without_id(resource: Resource, method: str, verb: str, request: Request) ->
 # --- discovery --------------------------------------------------------------------------------------------------------
 
 
-def listed(extensions: Iterable[Extension]) -> list[dict[str, Any]]:
+def listed(extensions: Iterable[Extension]) -> list[Object]:
     """Extensions as the API shows them, each alias once."""
     return list({extension.alias: {**asdict(extension), "links": []} for extension in extensions}.values())
 
 
-def public_routes(document: Callable[[], Any]) -> list[Route]:
+def public_routes(document: Callable[[], Object]) -> list[Route]:
     """The routes without authentication: the versions, and the OpenAPI document, generated on the first request for it."""
     encoded = cache(lambda: msgspec.json.encode(document()))  # most workers never get one
 
@@ -89,7 +89,7 @@ def public_routes(document: Callable[[], Any]) -> list[Route]:
     return [Route("GET", "/", versions), Route("GET", "/openapi.json", lambda request: Reply(200, encoded()))]
 
 
-def discovery_routes(core: Sequence[Resource], extensions: Sequence[dict[str, Any]]) -> list[Route]:
+def discovery_routes(core: Sequence[Resource], extensions: Sequence[Object]) -> list[Route]:
     """The core resources, and the extensions."""
 
     def resources(request: Request) -> Reply:

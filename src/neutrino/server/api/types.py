@@ -13,9 +13,10 @@ from functools import cached_property
 from typing import Any, ClassVar, TypeGuard
 
 from neutrino.model.addresses import Address, parse_address, parse_network
+from neutrino.model.objects import Object
 from neutrino.server import errors
 
-Schema = dict[str, Any]
+Schema = Object
 STRING: Schema = {"type": "string"}
 CIDRS: Schema = {"type": "array", "items": {"type": "string", "examples": ["10.0.0.0/24"]}}
 # PostgreSQL and MariaDB refuse larger numbers in an INTEGER column, which would be a 500.
@@ -237,7 +238,7 @@ class Record(Type):
     def keys(self) -> Mapping[str, Type]:
         return {**self.required, **self.optional}
 
-    def parse(self, value: Any) -> dict[str, Any]:
+    def parse(self, value: Any) -> Object:
         if not isinstance(value, dict):
             raise Invalid(f"'{value}' is not a dictionary")
         keys = self.keys
@@ -263,7 +264,7 @@ class AnyObject(Type):
 
     json_schema: ClassVar[Schema] = {"anyOf": [{"type": "object"}, {"type": "null"}]}
 
-    def parse(self, value: Any) -> dict[str, Any]:
+    def parse(self, value: Any) -> Object:
         if value is None:
             return {}
         if not isinstance(value, dict):

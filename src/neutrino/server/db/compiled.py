@@ -7,7 +7,7 @@ PyMySQL decodes the description of every column of every result, in Python: more
 of MariaDB come as one column, a JSON array of the values.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
+
+from neutrino.model.objects import Values
 
 Row = tuple[Any, ...]
 _WIDE = 6  # columns
@@ -29,13 +31,13 @@ class Text:
 
     text: str
     names: tuple[str, ...]  # of the parameters, in the order of SQLAlchemy's
-    constants: Mapping[str, Any]  # values of the statement itself, and defaults of columns
+    constants: Values  # values of the statement itself, and defaults of columns
     for_driver: _Processors
     for_result: _Processors
     is_positional: bool
     is_packed: bool  # each row is a JSON array
 
-    def parameters(self, given: Mapping[str, Any]) -> Any:
+    def parameters(self, given: Values) -> Any:
         values = {**self.constants, **given}
         for name, process in self.for_driver:
             values[name] = process(values[name])

@@ -8,6 +8,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from neutrino.model.objects import Object
+
 CONNECT_SECONDS: Final = 5
 # Longer than a cluster takes to evict a member (five seconds by default), during which commits wait.
 READ_SECONDS: Final = 30
@@ -23,13 +25,13 @@ _POSTGRES: Final = {
 }
 
 
-def connect_args(url: sa.URL) -> dict[str, Any]:
+def connect_args(url: sa.URL) -> Object:
     """Arguments of the driver for what the URL does not set."""
     defaults = _POSTGRES if url.get_backend_name() == "postgresql" else _MYSQL
     return {name: value for name, value in defaults.items() if name not in url.query}
 
 
-def psycopg_arguments(url: sa.URL) -> dict[str, Any]:
+def psycopg_arguments(url: sa.URL) -> Object:
     """Arguments of psycopg.connect. Not the URL itself: libpq does not know SQLAlchemy's form of several hosts."""
     _, arguments = url.get_dialect()().create_connect_args(url)
     arguments.pop("context", None)

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from neutrino import private
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import batch, compiled
 from neutrino.server.db.connection_options import connect_args, limit_psycopg, prepare_mysql
@@ -65,7 +66,7 @@ def sqlite_engines(url: sa.URL, durable: bool) -> tuple[Engine, Engine]:
         cursor.execute("PRAGMA cache_size=-1000")
         cursor.close()
 
-    options: dict[str, Any] = {
+    options: Object = {
         "hide_parameters": HIDE_PARAMETERS,
         "poolclass": sa.pool.QueuePool,
         "max_overflow": 50,
@@ -99,7 +100,7 @@ def _restrict_permissions(path: str) -> None:
 
 def server_engines(url: sa.URL, pool_size: int, sync_wait: int | None) -> tuple[Engine, Engine]:
     # No pre-ping, which is a round trip per transaction: what fails on a lost connection is repeated on another one.
-    options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 50, "pool_recycle": 1800, "pool_pre_ping": False}
+    options: Object = {"pool_size": pool_size, "max_overflow": 50, "pool_recycle": 1800, "pool_pre_ping": False}
     options["hide_parameters"] = HIDE_PARAMETERS
     # Transactions always end with a commit or rollback, so the pool need not send another rollback.
     options["pool_reset_on_return"] = None
@@ -124,7 +125,7 @@ def _mariadb_connect() -> Callable[..., Any]:
 
     from neutrino.server.db.mariadb import CommittedConnection
 
-    def connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> Any:
+    def connect(_dialect: object, _record: object, arguments: Any, options: Object) -> Any:
         flags = options.get("client_flag", 0) | CLIENT.MULTI_STATEMENTS  # for `batch` and `reads`
         return CommittedConnection(*arguments, **{**options, "client_flag": flags})
 

@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.transaction import Transaction, now
@@ -19,7 +19,7 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
-def fresh(values: Mapping[str, Any], revision: int = 1) -> Object:
+def fresh(values: Values, revision: int = 1) -> Object:
     """A new object: the given values with an id, timestamps and a first revision."""
     at = now()
     return {
@@ -34,7 +34,7 @@ def fresh(values: Mapping[str, Any], revision: int = 1) -> Object:
     }
 
 
-def as_row(table: sa.Table, values: Mapping[str, Any], renamed: Mapping[str, str] | None = None) -> Object:
+def as_row(table: sa.Table, values: Values, renamed: Mapping[str, str] | None = None) -> Object:
     """The row of an object: its columns under their names, lists and dictionaries as JSON text."""
     row: Object = {}
     columns = _columns(table)
@@ -69,13 +69,13 @@ def exists(connection: Connection, *conditions: sa.ColumnElement[bool]) -> bool:
     return connection.execute(sa.select(sa.literal(1)).where(*conditions).limit(1)).first() is not None
 
 
-def check_revision(before: Mapping[str, Any], revision: int | None) -> None:
+def check_revision(before: Values, revision: int | None) -> None:
     """Check the client's `If-Match` again on the object that is read for the change."""
     if revision is not None and before["revision_number"] != revision:
         raise errors.RevisionNumberConstraintFailed(expected=revision, current=before["revision_number"])
 
 
-def changed(before: Mapping[str, Any], values: Mapping[str, Any], bump: int = 1) -> Object:
+def changed(before: Values, values: Values, bump: int = 1) -> Object:
     """An object after a change: with the values, the next revision and the current time."""
     return {**before, **values, "updated_at": now(), "revision_number": before["revision_number"] + bump}
 
@@ -83,29 +83,32 @@ def changed(before: Mapping[str, Any], values: Mapping[str, Any], bump: int = 1)
 def update_row(
     tx: Transaction,
     table: sa.Table,
-    before: Mapping[str, Any],
-    values: Mapping[str, Any],
+    before: Values,
+    values: Values,
     *,
     renamed: Mapping[str, str] | None = None,
     bump: int = 1,
 ) -> Object:
     """Update an object if it has not changed since `before` was read; returns its new revision and time.
 
-    Values from `changed` keep their revision.
+    Values from `changed` keep their revision. An object without a revision is updated if it exists.
     """
-    stamp = {"updated_at": now(), "revision_number": before["revision_number"] + bump}
-    # Mechanism drivers have been given the object with that revision: it has to be the stored one.
-    if values.get("revision_number", 0) > before["revision_number"]:
-        stamp = {name: values[name] for name in stamp}
+    stamp: Object = {}
+    if "revision_number" in table.c:
+        stamp = {"updated_at": now(), "revision_number": before["revision_number"] + bump}
+        # Mechanism drivers have been given the object with that revision: it has to be the stored one.
+        if values.get("revision_number", 0) > before["revision_number"]:
+            stamp = {name: values[name] for name in stamp}
     row = as_row(table, {**values, **stamp}, renamed)
-    tx.change(_update(table), {**row, "as_read": before["id"], "revision_as_read": before["revision_number"]})
+    if row:
+        tx.change(_update(table), row | _key(table, before))
     tx.log(table, before)
     return stamp
 
 
-def delete_row(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> None:
+def delete_row(tx: Transaction, table: sa.Table, before: Values) -> None:
     """Delete an object if it has not changed since `before` was read; it does not count against a quota any more."""
-    tx.change(_delete(table), {"as_read": before["id"], "revision_as_read": before["revision_number"]})
+    tx.change(_delete(table), _key(table, before))
     tx.log(table, before, deleted=True)
     if quota := t.quota_of(table):
         tx.use(quota, before["project_id"], -1)
@@ -113,8 +116,17 @@ def delete_row(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> N
 
 def _as_read(table: sa.Table) -> sa.ColumnElement[bool]:
     """The condition of optimistic writes: if the object has changed since, no row matches and the write is Stale."""
-    unchanged = table.c.revision_number == sa.bindparam("revision_as_read", type_=sa.Integer)
-    return sa.and_(table.c.id == sa.bindparam("as_read", type_=sa.String), unchanged)
+    same = table.c.id == sa.bindparam("as_read", type_=sa.String)
+    if "revision_number" not in table.c:
+        return same
+    return sa.and_(same, table.c.revision_number == sa.bindparam("revision_as_read", type_=sa.Integer))
+
+
+def _key(table: sa.Table, before: Values) -> Object:
+    """The parameters of `_as_read`."""
+    if "revision_number" not in table.c:
+        return {"as_read": before["id"]}
+    return {"as_read": before["id"], "revision_as_read": before["revision_number"]}
 
 
 @cache

@@ -11,7 +11,7 @@ MariaDB a packet with several statements. SQLite is a library, and executes one 
 
 import time
 from collections import namedtuple
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Generic, TypeVar, overload
@@ -19,13 +19,15 @@ from typing import Any, Generic, TypeVar, overload
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.db.batch import Sender
 from neutrino.server.db.compiled import Row, Statements, Text, driver_cursor
 from neutrino.server.db.failover import Outage, discard
 from neutrino.server.db.failures import Failure, classify
+from neutrino.server.db.sql import Selection
 
-Select = sa.Select[Any] | sa.CompoundSelect[Any]
+Select = Selection | sa.CompoundSelect[Any]
 T = TypeVar("T")
 T1 = TypeVar("T1")
 T2 = TypeVar("T2")
@@ -41,7 +43,7 @@ class Read(Generic[T_co]):
     """A statement with its parameters, and what its rows become."""
 
     statement: Select
-    parameters: Mapping[str, Any]
+    parameters: Values
     result: Result[T_co]
 
     def then(self, change: Callable[[T_co], T]) -> "Read[T]":

@@ -17,12 +17,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, CursorResult
 
 from neutrino import request_ids
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.batch import Batch
 from neutrino.server.db.batch import Stale as Stale
 from neutrino.server.db.compiled import driver_cursor
 from neutrino.server.db.connection_options import GALERA
+from neutrino.server.db.sql import Selection
 
 P = ParamSpec("P")
 UNLIMITED = -1
@@ -91,9 +93,7 @@ class Transaction:
         """Call it when the change is committed and not repeated any more: it may write, and lose races, itself."""
         self.callbacks.append(partial(call, *args, **kwargs))
 
-    def insert(
-        self, table: sa.Table, rows: Sequence[Mapping[str, Any]], limits: Mapping[str, int] | None = None
-    ) -> None:
+    def insert(self, table: sa.Table, rows: Sequence[Values], limits: Mapping[str, int] | None = None) -> None:
         """Insert rows with equal columns, and log them if their table has a history. The statement is cached per table.
 
         With `limits`, by project, they count against the quotas; a project without a limit there is unlimited.
@@ -109,7 +109,7 @@ class Transaction:
             for row in rows:
                 self._changes[history.kind, row["id"]] = LoggedChange(True, False, row.get("project_id"))
 
-    def log(self, table: sa.Table, row: Mapping[str, Any], *, deleted: bool = False) -> None:
+    def log(self, table: sa.Table, row: Values, *, deleted: bool = False) -> None:
         """Log a change of a row, given with its id and, if known, its project, unless its table has no history.
 
         Called by `update_row` and `delete_row`, so that no write can forget it; `insert` does the same.
@@ -154,7 +154,7 @@ class Transaction:
         """Write the change log rows and the counters, and commit; returns whether the feed has something to read."""
         if self._changes:
             at, request_id = now(), request_ids.get() or None
-            rows: list[dict[str, Any]] = [
+            rows: list[Object] = [
                 {
                     "kind": kind,
                     "object_id": key,
@@ -177,7 +177,7 @@ class Transaction:
         self._batch.commit()
         return self._is_for_feed
 
-    def _assign_positions(self, rows: Sequence[dict[str, Any]]) -> None:
+    def _assign_positions(self, rows: Sequence[Object]) -> None:
         """SQLite has one writer, so the order of commits is known here, and the feed need not assign the positions."""
         with driver_cursor(self.connection, _ADVANCE_HEAD) as cursor:
             head = cursor.execute(_ADVANCE_HEAD, (len(rows),)).fetchone()
@@ -214,7 +214,7 @@ class Transaction:
         self.insert(t.quota_usages, [{"project_id": project_id, "resource": resource, "used": used}])
 
 
-def assign_ids(rows: Sequence[dict[str, Any]]) -> int:
+def assign_ids(rows: Sequence[Object]) -> int:
     """Give change-log rows ids that no other transaction has; returns the first one.
 
     They are chosen here, so that they are known although COMMIT is sent in the same packet. They grow with time, and are
@@ -246,7 +246,7 @@ def _insert(table: sa.Table) -> sa.Insert:
 
 
 @cache
-def count_all(table: sa.FromClause) -> sa.Select[Any]:
+def count_all(table: sa.FromClause) -> Selection:
     """The number of objects of a project (`p`) in a table."""
     return sa.select(sa.func.count()).select_from(table).where(table.c.project_id == sa.bindparam("p"))
 

@@ -16,15 +16,16 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
+from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.compiled import Row
 from neutrino.server.db.objects import check_revision
 from neutrino.server.db.reads import Read, first, read
+from neutrino.server.db.sql import Condition, Expression, Selection
 from neutrino.server.query import Query, Sort
 
-Condition = sa.ColumnElement[bool]
 FilterRule = Callable[[tuple[Any, ...]], Condition]
 PROJECT = sa.bindparam("viewer_project", type_=sa.String)  # bound by `viewed_by`
 BATCH = 100
@@ -45,7 +46,7 @@ def viewed_by(project: str | None) -> dict[str, str | None]:
 class _Prepared:
     """A statement with the API names of its columns. Views keep these, because making one costs more than running it."""
 
-    statement: sa.Select[Any]
+    statement: Selection
     names: tuple[str, ...]
     json: tuple[int, ...]  # the positions of JSON columns
 
@@ -93,7 +94,7 @@ class View:
         *,
         columns: Iterable[str] | None = None,
         renamed: Mapping[str, str] | None = None,
-        computed: Mapping[str, sa.ColumnElement[Any]] | None = None,
+        computed: Mapping[str, Expression] | None = None,
         filters: Mapping[str, FilterRule] | None = None,
         scope: Condition | None = None,
         listed: Condition | None = None,
@@ -104,9 +105,9 @@ class View:
         self.table = table
         self.not_found = not_found
         self.key = table.c[key]
-        other = renamed or {}
+        self.renamed = other = renamed or {}
         own = table.c.keys() if columns is None else columns
-        fields: dict[str, sa.ColumnElement[Any]] = {name: table.c[name] for name in own if name not in other.values()}
+        fields: dict[str, Expression] = {name: table.c[name] for name in own if name not in other.values()}
         fields |= {name: table.c[column] for name, column in other.items()}
         # Both names are shown; clients of either age find theirs.
         if "project_id" in fields:
@@ -122,7 +123,7 @@ class View:
         self._shows: dict[tuple[Any, ...], _Prepared] = {}
         self._loads: dict[tuple[str, bool], _Prepared] = {}
 
-    def extended(self, computed: Mapping[str, sa.ColumnElement[Any]], filters: Mapping[str, FilterRule]) -> View:
+    def extended(self, computed: Mapping[str, Expression], filters: Mapping[str, FilterRule]) -> View:
         """A copy with further attributes, which are expressions of the same statement."""
         view = copy(self)
         view.fields = {**self.fields, **computed}
@@ -215,6 +216,10 @@ class View:
         """`load`, with the error for an object that does not exist or has another revision than `If-Match` asks for."""
         return self.found(key, self.load(connection, key, project, **how), revision)
 
+    def get_visible(self, connection: Connection, context: Context, key: str) -> Object:
+        """`get` for a request that refers to the object: an error too if the caller may not see it."""
+        return self.get(connection, key, context.project_id, everyone=context.is_admin)
+
     def load_where(self, connection: Connection, *conditions: Condition) -> list[Object]:
         prepared = self._select(self.stored, *conditions)
         rows = connection.execute(prepared.statement, viewed_by(None)).all()
@@ -266,9 +271,7 @@ class View:
             for row in rows:
                 yield prepared.object(row)
 
-    def _page(
-        self, connection: Connection, statement: sa.Select[Any], query: Query, parameters: Mapping[str, Any]
-    ) -> sa.Select[Any]:
+    def _page(self, connection: Connection, statement: Selection, query: Query, parameters: Values) -> Selection:
         """The statement for one page: ordered, after the marker, up to the limit."""
         # The key makes the order total: pages neither repeat nor skip rows that are equal in all sort keys.
         sorts = [*query.sorts, Sort(self.key.name)]
@@ -280,7 +283,7 @@ class View:
             statement = statement.order_by(_ordered(self._column(s.key), s.descending, connection))
         return statement if query.limit is None else statement.limit(query.limit)
 
-    def _column(self, name: str) -> sa.ColumnElement[Any]:
+    def _column(self, name: str) -> Expression:
         return self.fields[name] if name in self.fields else self.table.c[name]
 
     def _select(self, wanted: Sequence[str], *conditions: Condition) -> _Prepared:
@@ -314,9 +317,7 @@ class View:
                 out.append(one_of(self._column(name), values))
         return out
 
-    def _after(
-        self, connection: Connection, marker: str, sorts: Sequence[Sort], parameters: Mapping[str, Any]
-    ) -> Condition:
+    def _after(self, connection: Connection, marker: str, sorts: Sequence[Sort], parameters: Values) -> Condition:
         """The rows after the marker in the order of `sorts`: greater in the first key, or equal there and greater later."""
         columns = [self._column(s.key) for s in sorts]
         found = connection.execute(sa.select(*columns).where(self.key == marker), parameters).first()
@@ -336,7 +337,7 @@ class View:
         return behind
 
 
-def _beyond(column: sa.ColumnElement[Any], value: Any, descending: bool) -> Condition:
+def _beyond(column: Expression, value: Any, descending: bool) -> Condition:
     """The condition for rows that sort after `value` in this column; NULL is the least value."""
     if value is None:
         return sa.false() if descending else column.is_not(None)
@@ -347,7 +348,7 @@ def _beyond(column: sa.ColumnElement[Any], value: Any, descending: bool) -> Cond
     return sa.or_(column < value, column.is_(None)) if descending else column > value
 
 
-def _ordered(column: sa.ColumnElement[Any], descending: bool, connection: Connection) -> sa.UnaryExpression[Any]:
+def _ordered(column: Expression, descending: bool, connection: Connection) -> sa.UnaryExpression[Any]:
     """The sort order with NULL as the least value: the default of SQLite and MariaDB, explicit for PostgreSQL."""
     order = column.desc() if descending else column.asc()
     # Not for NOT NULL columns: PostgreSQL cannot use the column's index for an order with NULLS FIRST.
@@ -356,14 +357,14 @@ def _ordered(column: sa.ColumnElement[Any], descending: bool, connection: Connec
     return order
 
 
-def one_of(column: sa.ColumnElement[Any], values: tuple[Any, ...]) -> Condition:
+def one_of(column: Expression, values: tuple[Any, ...]) -> Condition:
     present = [v for v in values if v is not None]  # NULL is never IN a list
     if len(present) < len(values):
         return sa.or_(column.is_(None), column.in_(present)) if present else column.is_(None)
     return column == present[0] if len(present) == 1 else column.in_(present)
 
 
-def shared_with_viewer(object_id: sa.ColumnElement[Any], action: str = "access_as_shared") -> Condition:
+def shared_with_viewer(object_id: Expression, action: str = "access_as_shared") -> Condition:
     """The condition that an RBAC policy shares the object with the viewer's project or with all."""
     c = t.rbac_policies.c
     return sa.exists(
@@ -373,19 +374,19 @@ def shared_with_viewer(object_id: sa.ColumnElement[Any], action: str = "access_a
     )
 
 
-def among(table: sa.Table, *ids: sa.Select[Any]) -> Condition:
+def among(table: sa.Table, *ids: Selection) -> Condition:
     """The rows whose id is in one of the selects. The derived table makes MariaDB evaluate these first."""
     # UNION ALL: duplicates do not matter for IN, and removing them would sort the ids.
     found = sa.union_all(*ids).subquery()
     return table.c.id.in_(sa.select(found.c[0]))
 
 
-def own_ids(table: sa.Table) -> sa.Select[Any]:
+def own_ids(table: sa.Table) -> Selection:
     own = table.alias()  # an alias, so that SQLAlchemy does not correlate it with the outer statement
     return sa.select(own.c.id).where(own.c.project_id == PROJECT)
 
 
-def shared_ids(*actions: str) -> sa.Select[Any]:
+def shared_ids(*actions: str) -> Selection:
     """Ids of objects that RBAC policies share with the viewer's project or with all."""
     c = t.rbac_policies.c
     return sa.select(c.object_id).where(
@@ -409,15 +410,15 @@ def shareable_view(table: sa.Table, not_found: type[errors.ApiError], *, hidden:
 # --- tags ---------------------------------------------------------------------------------------------------------
 
 
-def _has_all(key: sa.ColumnElement[Any]) -> FilterRule:
+def _has_all(key: Expression) -> FilterRule:
     return lambda names: sa.and_(*(_has(key, (name,)) for name in names))
 
 
-def _has(key: sa.ColumnElement[Any], names: Sequence[str]) -> Condition:
+def _has(key: Expression, names: Sequence[str]) -> Condition:
     return sa.exists(sa.select(t.tags.c.tag).where(t.tags.c.object_id == key, t.tags.c.tag.in_(list(names))))
 
 
-TAG_FILTERS: dict[str, Callable[[sa.ColumnElement[Any]], FilterRule]] = {
+TAG_FILTERS: dict[str, Callable[[Expression], FilterRule]] = {
     "tags": _has_all,
     "tags-any": lambda key: lambda names: _has(key, names),
     "not-tags": lambda key: lambda names: sa.not_(_has_all(key)(names)),

@@ -11,7 +11,7 @@ id `reserved_dhcp_port`, prepared by an operator or left by Neutron, is reused b
 
 import hashlib
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
 from neutrino.model.dhcp import device_id
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, RowsLookup, read, scalars
@@ -94,7 +94,7 @@ def derived_mac(base: str, text: str) -> str:
     return ":".join([*kept, *(f"{octet:02x}" for octet in digest[: 6 - len(kept)])])
 
 
-def _is_by_server(configurations: Mapping[str, Any]) -> bool:
+def _is_by_server(configurations: Values) -> bool:
     """Whether the server creates the ports of the agent that reported these configurations."""
     return configurations.get(words.DHCP_PORT_BY_SERVER) is True
 
@@ -108,7 +108,7 @@ class NetworkAfter:
     without_address: Collection[str] = ()  # hosts that serve from the gateways' addresses (use_gateway_ips)
     segment_hosts: SegmentHosts = NOT_ROUTED
 
-    def subnets_of(self, host: str) -> Sequence[Mapping[str, Any]]:
+    def subnets_of(self, host: str) -> Sequence[Values]:
         """Those that an agent on the host serves: on a routed network the ones of its segment."""
         return self.segment_hosts.subnets_of(self.subnets, host)
 

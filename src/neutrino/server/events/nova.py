@@ -18,11 +18,11 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from neutrino.configuration.options import Configuration
+from neutrino.model.objects import Object, Values
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
 from neutrino.server.events.keystone import is_configured, session_from_conf
@@ -38,7 +38,7 @@ COMPLETED, FAILED = "completed", "failed"
 # Port attributes, besides the fixed IPs, that Nova caches.
 _BINDING = ("binding:vnic_type", "binding:profile", "binding:vif_type", "binding:vif_details")
 CACHED_BY_NOVA = ("device_id", "mac_address", *_BINDING)
-Resource = Mapping[str, Any]
+Resource = Values
 _SERVER_ID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -126,7 +126,7 @@ class NovaAnswer(msgspec.Struct):
     """Nova's response to one request: the status, and the events with a `code` each."""
 
     status: int
-    events: list[dict[str, Any]] = []
+    events: list[Object] = []
     request_id: str = ""
 
 
@@ -264,4 +264,4 @@ def keystone_poster(conf: Configuration) -> Post:
 
 
 class _Body(msgspec.Struct):
-    events: list[dict[str, Any]]
+    events: list[Object]

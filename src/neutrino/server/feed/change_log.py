@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -20,6 +20,7 @@ from neutrino.model.database_identity import new_identity, renewed
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, first, read, scalars
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import NamedRow
 
 BATCH: Final = 1000
 CHUNK: Final = 128  # rows per statement that gives positions
@@ -190,7 +191,7 @@ class ChangeLog:
             return tx.execute(sa.delete(t.changes).where(t.changes.c.position <= last)).rowcount
 
 
-def _last_old(rows: Sequence[Any], cutoff: str, present: str) -> tuple[int, bool]:
+def _last_old(rows: Sequence[NamedRow], cutoff: str, present: str) -> tuple[int, bool]:
     """The last of these positions that is older than the cutoff (0: none), and whether a newer row follows.
 
     Rows have their times from the clocks of their servers. One stamped in the future is as old as the rows around it: it

@@ -12,7 +12,7 @@ import resource
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
@@ -25,6 +25,7 @@ from neutrino.diagnosis.facts import FEED_PROCESS
 from neutrino.feed.address import Address, short_path
 from neutrino.feed.messages import MAX_BYTES, Answer, HostReport, Query, Traffic
 from neutrino.metrics import catalog as metrics
+from neutrino.model.objects import Object, Values
 from neutrino.server import features
 from neutrino.server.backend import build_backend, host_reports
 from neutrino.server.db import schema
@@ -113,7 +114,7 @@ class FeedServer:
         self.listening: list[Address] = []  # with the ports that the kernel chose
         self.on_listening: Callable[[], object] = lambda: None
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Object:
         """What `GET /v2.0/status` shows of this process; called from a thread of its own."""
         hosts = {session.host for session in tuple(self._sessions)}
         refused = self._admission.refusals.recent()
@@ -309,7 +310,7 @@ class FeedServer:
 
     @contextlib.asynccontextmanager
     async def _listen(self, address: Address) -> AsyncIterator[None]:
-        options: Mapping[str, Any] = {
+        options: Values = {
             "process_request": self._admission.admit,
             "compression": None,
             "max_size": MAX_BYTES,

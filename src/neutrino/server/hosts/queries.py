@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import sqlalchemy as sa
@@ -19,6 +19,7 @@ from neutrino.feed.messages import Answer, Query
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import new_id
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.hosts.registry import Registry
 
 KIND: Final = "host_query"  # in the change log
@@ -143,7 +144,7 @@ class OpenQueries:
         statement = _OPEN if ids is None else _OPEN.where(t.host_queries.c.id.in_(ids))
         return [(row.host, self._query(row)) for row in connection.execute(statement)]
 
-    def _query(self, row: Any) -> Query:
+    def _query(self, row: NamedRow) -> Query:
         # At least a second: the clock of the asking server may differ, and its row is open as long as it exists.
         seconds = min(max(row.expires_at - self.clock(), 1.0), MAX_SECONDS)
         return Query(id=row.id, kind=row.kind, question=msgspec.Raw(row.question.encode()), seconds=seconds)

@@ -8,13 +8,13 @@ import ipaddress
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model.device_owners import INTERFACES, SNAT
-from neutrino.model.objects import Values
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
@@ -22,7 +22,7 @@ from neutrino.server.db.reads import Lookup, read, scalars
 from neutrino.server.ipam.ranges import LARGE, pick_free, random_number, size
 from neutrino.server.ipam.subnet_rules import eui64, is_auto_address, usable
 
-FixedIp = dict[str, Any]  # subnet_id and ip_address, as the API shows an address of a port
+FixedIp = Object  # subnet_id and ip_address, as the API shows an address of a port
 ROUTER_OWNERS = (*INTERFACES, SNAT)
 DHCP_OWNER = "network:dhcp"
 _ALLOCATED = sa.select(t.ip_allocations.c.ip_address).where(t.ip_allocations.c.subnet_id == sa.bindparam("subnet"))

@@ -5,9 +5,9 @@ every address keeps its interface identifier, because guests form their addresse
 """
 
 import ipaddress
-from typing import Any, Final
+from typing import Final
 
-from neutrino.model.objects import Values
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.ipam.subnet_rules import SLAAC, STATELESS, default_pools
 
@@ -65,7 +65,7 @@ def _refused(name: str, why: str) -> errors.BadRequest:
     return errors.BadRequest(resource="subnets", msg=f"{name}: {why}")
 
 
-def addressing(cidr: str) -> dict[str, Any]:
+def addressing(cidr: str) -> Object:
     """Attributes derived from the prefix: the router has its first address, the others are for hosts."""
     prefix = ipaddress.IPv6Network(cidr)
     gateway = str(prefix.network_address + 1)

@@ -21,6 +21,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode
 from neutrino.server.db.session import Database
+from neutrino.server.db.sql import Condition, NamedRow, Selection
 from neutrino.server.db.view import View, one_of
 from neutrino.server.query import Query
 
@@ -31,7 +32,7 @@ DETAILS = ("total_ips_in_subnet", "total_ips_in_allocation_pool", "used_ips_in_s
 OF_NETWORK = ("network_id", "network_name", "project_id", "tenant_id")
 
 
-def _with_subnets_of(versions: tuple[Any, ...]) -> sa.ColumnElement[bool]:
+def _with_subnets_of(versions: tuple[Any, ...]) -> Condition:
     return sa.exists(
         sa.select(t.subnets.c.id).where(
             t.subnets.c.network_id == t.networks.c.id, one_of(t.subnets.c.ip_version, versions)
@@ -93,7 +94,7 @@ class IpAvailability:
         return [{**network, **_summed(of_network[network["network_id"]])} for network in networks]
 
 
-def _shown(subnet: Any, pools: Pools, used: int, pooled: int) -> Object:
+def _shown(subnet: NamedRow, pools: Pools, used: int, pooled: int) -> Object:
     addresses = ipaddress.ip_network(subnet.cidr).num_addresses
     hosts = max(addresses - 2, 0) if subnet.ip_version == 4 else addresses  # without network and broadcast address
     in_pools = sum(last - first + 1 for first, last in pools)
@@ -164,7 +165,7 @@ def _used_by_pool(
     return used, pooled
 
 
-def _only(statement: sa.Select[Any], column: sa.ColumnElement[str], networks: Collection[str]) -> sa.Select[Any]:
+def _only(statement: Selection, column: sa.ColumnElement[str], networks: Collection[str]) -> Selection:
     return statement.where(column.in_(sorted(networks))) if len(networks) <= MAX_IDS else statement
 
 

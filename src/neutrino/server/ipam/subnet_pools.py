@@ -19,6 +19,7 @@ from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.subnetpool import ADDRESS_SCOPE, MAX_PREFIXES, SUBNETPOOL
 from neutrino.server.api.types import Uuid, parse_attribute
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
@@ -27,7 +28,6 @@ from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.db.view import shareable_view, viewed_by
 from neutrino.server.ipam import onboarding, prefixes
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.view_collection import ViewCollection
 
 SMALLEST_MIN_PREFIXLEN = {4: 8, 6: 64}  # unless the pool says otherwise
 LENGTHS = ("default_prefixlen", "min_prefixlen", "max_prefixlen")
@@ -99,7 +99,7 @@ def claim(tx: Transaction, pool: Object) -> None:
 # --- the API of subnet pools -----------------------------------------------------------------------------------------
 
 
-class SubnetPools(ViewCollection):
+class SubnetPools(Collection):
     extensions = (
         Extension("subnet_allocation", "Subnet Allocation", "Subnets whose prefix comes from a subnet pool."),
         Extension("default-subnetpools", "Default Subnetpools", "One subnet pool per IP version is the default."),
@@ -108,12 +108,12 @@ class SubnetPools(ViewCollection):
     )
 
     def __init__(self, db: Database, quotas: Quotas) -> None:
-        super().__init__(db, VIEW, _as_shown)
+        super().__init__(db, VIEW)
         self.collections = ((SUBNETPOOL, self),)
-        self._quotas = quotas
+        self._limits = quotas.limits
 
-    def create(self, context: Context, values: Object) -> Object:
-        return self.create_several(context, [values])[0]
+    def shown(self, row: Object) -> Object:
+        return _as_shown(row)
 
     @retried
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
@@ -129,7 +129,7 @@ class SubnetPools(ViewCollection):
                     _check_shared_scope(connection, pool)
                     scopes[scope["id"]] = scope
                 made.append(pool)
-            limits = self._quotas.limits(connection, "subnetpool", made)
+            limits = self._limits(connection, "subnetpool", made)
         with self.db.transaction() as tx:
             # Raises the scope's revision: of two pools that enter a scope at once, one checks for overlaps again.
             for scope in scopes.values():
@@ -143,15 +143,9 @@ class SubnetPools(ViewCollection):
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         return self._update(context, key, lambda before: values, revision)
 
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            before = load(connection, key, revision=revision)
-            if exists(connection, t.subnets.c.subnetpool_id == key):
-                raise errors.SubnetPoolDeleteError(reason="there are subnets from this pool")
-        with self.db.transaction() as tx:
-            # A subnet allocated since makes this fail on its foreign key, and it is decided again.
-            sharing.delete_object(tx, t.subnetpools, before)
+    def check_delete(self, connection: Connection, context: Context, before: Object) -> None:
+        if exists(connection, t.subnets.c.subnetpool_id == before["id"]):
+            raise errors.SubnetPoolDeleteError(reason="there are subnets from this pool")
 
     # --- actions ------------------------------------------------------------------------------------------------------
 
@@ -395,7 +389,7 @@ def _prefixes_of(body: Any) -> list[str]:
 # --- the API of address scopes ---------------------------------------------------------------------------------------
 
 
-class AddressScopes(ViewCollection):
+class AddressScopes(Collection):
     """Address scopes: prefixes are unique within one, so that its networks route to each other without NAT."""
 
     extensions = (Extension("address-scope", "Address scope", "Address scopes for subnet pools."),)
@@ -404,32 +398,19 @@ class AddressScopes(ViewCollection):
         super().__init__(db, SCOPES)
         self.collections = ((ADDRESS_SCOPE, self),)
 
-    @retried
-    def create(self, context: Context, values: Object) -> Object:
-        made = fresh(values)
-        with self.db.transaction() as tx:
-            tx.insert(t.address_scopes, [as_row(t.address_scopes, made)])
-            if made["shared"]:
-                sharing.share_with_all(tx, "address_scope", made["id"], made["project_id"])
-        return made
+    def new(self, context: Context, values: Object) -> Object:
+        return fresh(values)
 
-    @retried
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        with self.db.read() as connection:
-            before = SCOPES.get(connection, key, context.project_id)
-        if before["shared"] and values.get("shared") is False:
-            raise errors.AddressScopeUpdateError(id=key, reason="it is shared, and sharing cannot be taken back")
-        with self.db.transaction() as tx:
-            stamp = update_row(tx, t.address_scopes, before, values)
-            if values.get("shared") and not before["shared"]:
-                sharing.share_with_all(tx, "address_scope", key, before["project_id"])
-        return {**before, **values, **stamp}
+    def check_update(self, connection: Connection, context: Context, before: Object, after: Object) -> None:
+        if before["shared"] and not after["shared"]:
+            raise errors.AddressScopeUpdateError(
+                id=before["id"], reason="it is shared, and sharing cannot be taken back"
+            )
 
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            before = SCOPES.get(connection, key, context.project_id)
-            if exists(connection, t.subnetpools.c.address_scope_id == key):
-                raise errors.AddressScopeInUse(id=key)
-        with self.db.transaction() as tx:
-            sharing.delete_object(tx, t.address_scopes, before)
+    def check_delete(self, connection: Connection, context: Context, before: Object) -> None:
+        if exists(connection, t.subnetpools.c.address_scope_id == before["id"]):
+            raise errors.AddressScopeInUse(id=before["id"])
+
+    def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        if after is not None and after["shared"] and not (before and before["shared"]):
+            sharing.share_with_all(tx, "address_scope", after["id"], after["project_id"])

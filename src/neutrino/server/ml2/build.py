@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from oslo_config import cfg
 
-from neutrino.server.api.definition import Extension
+from neutrino.model.objects import Object
+from neutrino.server.api.definition import Extension, Resource
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.api.resources.port import BINDING, PORT
 from neutrino.server.api.resources.subnet import SUBNET
@@ -23,8 +23,7 @@ from neutrino.server.ml2.ports.provisioning import Provisioning
 from neutrino.server.ml2.segments import Segments
 from neutrino.server.ml2.subnets import Subnets
 from neutrino.server.ml2.vlan_tags import VlanTags
-from neutrino.server.services import Services, load
-from neutrino.server.view_collection import ViewCollection
+from neutrino.server.services import CoreServices, load
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,12 @@ class Core:
     bindings: PortBindings
     cascade: NetworkCascade
     provisioning: Provisioning
-    collections: Sequence[tuple[Any, ...]]
+    collections: Sequence[tuple[Resource, object]]
     extensions: Sequence[Extension]
     policy_rules: Mapping[str, str]  # default rules of attributes that extension drivers add
 
 
-def build(services: Services) -> Core:
+def build(services: CoreServices) -> Core:
     conf, db, groups = services.conf, services.db, services.security_groups
     network_attributes, port_attributes = services.network_attributes, services.port_attributes
     mechanisms = Mechanisms(_drivers(conf, "mechanism_drivers"))
@@ -65,6 +64,7 @@ def build(services: Services) -> Core:
     network = extensions.resource(vlan_tags.resource(extended(NETWORK, network_attributes)))
     port, subnet = extensions.resource(extended(PORT, port_attributes)), extensions.resource(SUBNET)
     cascade = NetworkCascade(db, operations, networks, ports, port, subnet)
+    networks.delete_cascade = cascade.delete_cascade
     bindings = PortBindings(db, operations, networks, ports, binder, conf.ml2.inactive_binding_timeout)
     return Core(
         operations,
@@ -75,8 +75,8 @@ def build(services: Services) -> Core:
         cascade,
         Provisioning(db, operations, services.port_changed, ports.view),
         (
-            (network, networks, networks.listing, cascade),
-            (subnet, subnets, ViewCollection(db, subnets.view)),
+            (network, networks),
+            (subnet, subnets),
             (port, ports),
             (BINDING, bindings),
         ),
@@ -85,6 +85,6 @@ def build(services: Services) -> Core:
     )
 
 
-def _drivers(conf: cfg.ConfigOpts, kind: str) -> dict[str, Any]:
+def _drivers(conf: cfg.ConfigOpts, kind: str) -> Object:
     """The drivers that the option `[ml2] <kind>` names, in its order."""
     return {name: load(f"neutrino.ml2.{kind}", name)(conf) for name in conf.ml2[kind]}

@@ -182,7 +182,7 @@ class PortToBind(_WithDynamicSegments):
     port: Values
     host: str
     vnic_type: str
-    profile: Mapping[str, Any]
+    profile: Values
     segments: Sequence[Segment]  # those to bind: of the network, or of the level above
     agents: Sequence[Values]  # on the host, each with its configurations
 
@@ -193,7 +193,7 @@ class Bound:
 
     segment: Segment
     vif_type: str
-    vif_details: Mapping[str, Any] = field(default_factory=dict)
+    vif_details: Values = field(default_factory=dict)
     agent_wires: bool = True  # the port is ACTIVE only after an agent has reported it wired
 
 

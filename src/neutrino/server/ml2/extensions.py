@@ -12,10 +12,11 @@ from typing import Any
 import sqlalchemy as sa
 from msgspec import UNSET
 
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import encode
+from neutrino.server.db.sql import Condition, Expression
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.policy.rules import ADMIN
@@ -59,7 +60,7 @@ class Extensions:
         columns = {name: _column(TABLES[kind], view, attribute) for name, attribute in added.items()}
         return view.extended(columns, {name: _filter(column) for name, column in columns.items()})
 
-    def process(self, operation: str, kind: str, values: Mapping[str, Any], current: Object, **about: Any) -> Object:
+    def process(self, operation: str, kind: str, values: Values, current: Object, **about: Any) -> Object:
         """The object with the attribute values that the drivers decide, each seeing those of the drivers before it."""
         if operation == "create":  # requests of the server's own services do not pass the API, which sets defaults
             defaults = {name: _default(attribute) for name, attribute in self._by_kind[kind].items()}
@@ -68,9 +69,7 @@ class Extensions:
             current = {**current, **method(values, current, **about)}
         return current
 
-    def store(
-        self, kind: str, tx: Transaction, current: Mapping[str, Any], before: Mapping[str, Any] | None = None
-    ) -> None:
+    def store(self, kind: str, tx: Transaction, current: Values, before: Values | None = None) -> None:
         """Write what the drivers keep of an object, in its transaction; `before`: its state before an update."""
         # A value equal to the default of a new object has no row: most objects never use the attribute.
         changed = [
@@ -93,10 +92,10 @@ def _default(attribute: Attribute) -> Any:
     return None if attribute.default in (UNSET, REQUIRED) else attribute.default
 
 
-def _column(table: sa.Table, view: View, attribute: Attribute) -> sa.ColumnElement[Any]:
+def _column(table: sa.Table, view: View, attribute: Attribute) -> Expression:
     row = sa.select(table.c.value).where(table.c.object_id == view.key, table.c.name == attribute.name)
     return sa.func.coalesce(row.scalar_subquery(), sa.literal(encode(_default(attribute)), t.Json))
 
 
-def _filter(column: sa.ColumnElement[Any]) -> Callable[[tuple[Any, ...]], sa.ColumnElement[bool]]:
+def _filter(column: Expression) -> Callable[[tuple[Any, ...]], Condition]:
     return lambda values: column.in_([encode(value) for value in values])

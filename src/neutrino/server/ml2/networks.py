@@ -11,11 +11,14 @@ from neutrino.model.device_owners import FLOATING, GATEWAY
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
+from neutrino.server.api.cascade import Permit, Removed
+from neutrino.server.collection import Listing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
 from neutrino.server.db.reads import read_together
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added
 from neutrino.server.hosts.zones import check_hints
@@ -38,7 +41,6 @@ from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.placements import NETWORKS as PLACEMENTS
 from neutrino.server.securitygroups.groups import DEFAULT_GROUP, SecurityGroups
 from neutrino.server.uses import NetworkUse, UnusedPorts
-from neutrino.server.view_collection import ViewCollection
 
 AUTO_DELETED = ("network:dhcp", "network:distributed")  # owners of ports that are deleted with their network or subnet
 MIN_MTU = {4: 68, 6: 1280}  # by IP version
@@ -55,8 +57,11 @@ class ProjectInputs:
     of_features: Sequence[Any]  # what each feature with attributes of networks has read
 
 
+DeleteCascade = Callable[[Context, str, int | None, Permit], list[Removed]]
+
+
 @dataclass(eq=False)
-class Networks:
+class Networks(Listing):
     db: Database
     operations: Operations
     segments: Segments
@@ -69,14 +74,17 @@ class Networks:
     # Called with the id of a segment that was created on an existing network, or deleted.
     segment_hooks: list[Callable[[str], None]] = field(default_factory=list)
     subnet_checks: list[Callable[[Connection, str], None]] = field(default_factory=list)  # before one is deleted
+    delete_cascade: DeleteCascade = field(init=False)  # of `NetworkCascade`, which knows ports too
 
     def __post_init__(self) -> None:
         self.view = self.extensions.view("network", NETWORKS.with_hidden(self.vlan_tags.names))
-        shown_view = self.view.composed({"availability_zones": Added(("id",), PLACEMENTS.zones)})
-        self.listing = ViewCollection(self.db, shown_view, one_form_of_segments)
+        super().__init__(self.db, self.view.composed({"availability_zones": Added(("id",), PLACEMENTS.zones)}))
         self.operations.undo["network"] = lambda network: self.delete(admin_context(), network["id"], None)
 
     # --- reading --------------------------------------------------------------------------------------------------
+
+    def shown(self, row: Object) -> Object:
+        return one_form_of_segments(row)
 
     def policy_target(self, context: Context, key: str, everyone: bool) -> Object:
         """Attributes of a network, for policy rules on what is created on it."""
@@ -333,7 +341,7 @@ def _share(tx: Transaction, before: Object, after: Object) -> None:
             sharing.unshare_with_all(tx, "network", after["id"], action)
 
 
-def delete_ports(tx: Transaction, ports: Sequence[Any]) -> None:
+def delete_ports(tx: Transaction, ports: Sequence[NamedRow]) -> None:
     """Delete ports by their rows: the service's own ports of a network or subnet that is deleted."""
     for port in ports:
         delete_row(tx, t.ports, port._asdict())

@@ -11,18 +11,19 @@ runs their postcommits, and undoes a create if they fail, so that no object stay
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
 
 import sqlalchemy as sa
 
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode, encode, new_id
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.driver_api import DriverContext, DynamicSegments, Segment
 from neutrino.server.ml2.segments import read_segments
@@ -30,7 +31,7 @@ from neutrino.server.ml2.segments import read_segments
 LOG = logging.getLogger(__name__)
 # Processes of other servers cannot be looked up: an entry this old is taken for abandoned. Postcommits end long before.
 ABANDONED_SECONDS = 300.0
-Undo = Callable[[Mapping[str, Any]], None]
+Undo = Callable[[Values], None]
 # Called at the end of a transaction, after all its rows, with the changes that mechanism drivers could be told.
 ClosingHook = Callable[[Transaction, Sequence[DriverContext]], None]
 
@@ -38,7 +39,7 @@ ClosingHook = Callable[[Transaction, Sequence[DriverContext]], None]
 class Mechanisms:
     """All mechanism drivers, in the order of the configuration."""
 
-    def __init__(self, drivers: Mapping[str, Any]) -> None:
+    def __init__(self, drivers: Values) -> None:
         self.drivers = drivers
         self._methods = cache(self._find_methods)  # every write asks whether some driver is notified
 
@@ -110,7 +111,7 @@ class Operations:
         `pending` is written after the rows of the block. What is known only in the transaction may be appended to
         `contexts` by the block. Not `raises`: a failed postcommit is only logged, for changes that no client waits for.
         """
-        entries: list[dict[str, Any]] = []
+        entries: list[Object] = []
         with self.db.transaction() as tx:
             yield tx
             for one in pending:
@@ -171,7 +172,7 @@ class Operations:
 
     # --- the journal ----------------------------------------------------------------------------------------------
 
-    def _entry(self, context: DriverContext) -> dict[str, Any]:
+    def _entry(self, context: DriverContext) -> Object:
         after = {name: getattr(context, name) for name in ("current", "network", "segments", "port")}
         return {
             "id": new_id(),
@@ -197,21 +198,21 @@ class Operations:
                 done += 1
         return done
 
-    def _abandoned(self, row: Any) -> bool:
+    def _abandoned(self, row: NamedRow) -> bool:
         host, pid, started = row.owner.rsplit(":", 2)
         if host == self.host:
             return bool(_started(int(pid)) != started)
         return bool(time.time() - row.at > ABANDONED_SECONDS)
 
     @retried
-    def _claim(self, row: Any) -> bool:
+    def _claim(self, row: NamedRow) -> bool:
         """Conditional on the owner: of several processes that start at once, one replays an entry."""
         j = t.journal.c
         claim = sa.update(t.journal).where(j.id == row.id, j.owner == row.owner)
         with self.db.transaction() as tx:
             return tx.execute(claim.values(owner=self._owner(os.getpid()), at=time.time())).rowcount == 1
 
-    def _finish(self, row: Any) -> None:
+    def _finish(self, row: NamedRow) -> None:
         operation, _, kind = row.operation.partition("_")
         after = decode(row.after)
         after["segments"] = [Segment(**segment) for segment in after["segments"]]

@@ -12,12 +12,13 @@ import sqlalchemy as sa
 from msgspec import UNSET
 from sqlalchemy.engine import Connection
 
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, new_id
 from neutrino.server.db.reads import RowsLookup, read
 from neutrino.server.db.session import Database
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.ml2 import added_ranges
 from neutrino.server.ml2.driver_api import RangedTypeDriver, Segment, TypeDriver
@@ -95,7 +96,7 @@ class Segments:
     def in_use(self, connection: Connection, *, blind: bool = False) -> SegmentsInUse:
         return SegmentsInUse(connection, blind, added_ranges.read_added(connection) if self.has_added_ranges else ())
 
-    def choose(self, in_use: SegmentsInUse, values: Mapping[str, Any]) -> list[Segment]:
+    def choose(self, in_use: SegmentsInUse, values: Values) -> list[Segment]:
         """The segments of a new network: as requested, else one of the types for projects."""
         requested = _requested(values)
         if requested is None:
@@ -240,7 +241,7 @@ def _dynamic_id(network_id: str, wanted: Segment) -> str:
     return str(uuid.uuid5(_DYNAMIC_IDS, f"{network_id}/{wanted.network_type}/{wanted.physical_network or ''}/{number}"))
 
 
-def _requested(values: Mapping[str, Any]) -> list[Segment] | None:
+def _requested(values: Values) -> list[Segment] | None:
     """The segments that a request asks for, by `segments` or by provider attributes; None if it leaves them to us."""
     single = {name: values.get(name, UNSET) for name in NAMES}
     given = any(v is not UNSET and v is not None for v in single.values())
@@ -255,7 +256,7 @@ def _requested(values: Mapping[str, Any]) -> list[Segment] | None:
     return [_segment(one) for one in several]
 
 
-def _segment(given: Mapping[str, Any]) -> Segment:
+def _segment(given: Values) -> Segment:
     if given[TYPE] is UNSET or given[TYPE] is None:
         raise errors.InvalidInput(f"{TYPE} is required where other provider attributes are given.")
     number = given[SEGMENTATION_ID]
@@ -274,7 +275,7 @@ _OF_SOME = _OWN.where(t.network_segments.c.network_id.in_(sa.bindparam("networks
 def read_segments(connection: Connection, network_ids: Sequence[str]) -> dict[str, list[Segment]]:
     """The networks' own segments by network id, without dynamic ones."""
     if len(network_ids) == 1:
-        rows: Iterable[Any] = read(connection, _OF_ONE(network=network_ids[0]))
+        rows: Iterable[NamedRow] = read(connection, _OF_ONE(network=network_ids[0]))
     else:
         rows = connection.execute(_OF_SOME, {"networks": list(network_ids)})
     out: dict[str, list[Segment]] = {network_id: [] for network_id in network_ids}

@@ -17,6 +17,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode, update_row
 from neutrino.server.db.reads import RowsLookup, read
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import Condition, NamedRow
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import routed
 from neutrino.server.ipam.allocation import ROUTER_OWNERS
@@ -38,7 +39,7 @@ def ports_to_address(connection: Connection, subnet: Object, siblings: Sequence[
     """
     if not is_auto_address(subnet):
         return ()
-    here: list[sa.ColumnElement[bool]] = []
+    here: list[Condition] = []
     if subnet["segment_id"] is not None:
         same = [s["id"] for s in siblings if s["segment_id"] == subnet["segment_id"]]
         here = [t.ports.c.id.in_(sa.select(t.ip_allocations.c.port_id).where(t.ip_allocations.c.subnet_id.in_(same)))]
@@ -60,7 +61,7 @@ def ports_to_address(connection: Connection, subnet: Object, siblings: Sequence[
     ).all()
 
 
-def add_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any], name_for: NameFor) -> None:
+def add_addresses(tx: Transaction, subnet: Object, ports: Sequence[NamedRow], name_for: NameFor) -> None:
     for port in ports:
         fixed = {"subnet_id": subnet["id"], "ip_address": eui64(subnet["cidr"], port.mac_address)}
         tx.insert(t.ip_allocations, [{**fixed, "port_id": port.id, "network_id": subnet["network_id"]}])
@@ -69,7 +70,7 @@ def add_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any], name_fo
         store(tx, port, [*decode(port.fixed_ips), fixed], [*names, name_for(dns_name, fixed["ip_address"])])
 
 
-def store(tx: Transaction, port: Any, fixed_ips: list[Any], names: list[Any]) -> None:
+def store(tx: Transaction, port: NamedRow, fixed_ips: list[Any], names: list[Any]) -> None:
     # Stale if another request changed the port's addresses meanwhile: ours would overwrite them.
     update_row(tx, t.ports, port._asdict(), {"fixed_ips": fixed_ips, "dns_assignment": names})
 
@@ -108,7 +109,7 @@ class SlaacAddresses:
                 add_addresses(tx, subnet, ports, self.name_for)
 
 
-def _lacks(port: Any, subnet: Object) -> bool:
+def _lacks(port: NamedRow, subnet: Object) -> bool:
     """Whether the port may have an address on the subnet, by its owner, and has none."""
     types = subnet["service_types"]
     is_for_owner = not types or port.device_owner in types

@@ -6,21 +6,23 @@ depend on the subnets of a network (DHCP) register hooks: their changes of ports
 """
 
 import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.access import sharing
+from neutrino.server.collection import Listing, one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, decode, fresh, update_row
 from neutrino.server.db.reads import read_together
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import delegated, routed, subnet_pools
 from neutrino.server.ipam import subnet_rules as rules
@@ -34,7 +36,6 @@ from neutrino.server.ml2.segments import DYNAMIC, read_segments
 from neutrino.server.ml2.slaac import SlaacAddresses, add_addresses, ports_to_address, store
 from neutrino.server.ml2.views import SUBNETS, reading_subnets, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.view_collection import one_by_one
 
 # What else is written with a change of subnets, such as DHCP ports: connection, network, its subnets after the change, and
 # whether one of them gets DHCP.
@@ -55,7 +56,7 @@ DELEGATION: Final[Object] = {"id": delegated.POOL}  # stands for a pool where th
 
 
 @dataclass(eq=False)
-class Subnets:
+class Subnets(Listing):
     db: Database
     operations: Operations
     networks: Networks
@@ -70,6 +71,7 @@ class Subnets:
 
     def __post_init__(self) -> None:
         self.view = self.extensions.view("subnet", SUBNETS)
+        super().__init__(self.db, self.view)
         self.slaac = SlaacAddresses(self.db, self.name_for)
         self.operations.undo["subnet"] = lambda subnet: self.delete(admin_context(), subnet["id"], None)
 
@@ -285,13 +287,13 @@ def _refused(msg: str) -> errors.BadRequest:
     return errors.BadRequest(resource="subnets", msg=msg)
 
 
-def _without(writes: Sequence[PendingWrite], ports: Sequence[Any]) -> list[Any]:
+def _without(writes: Sequence[PendingWrite], ports: Sequence[NamedRow]) -> list[Any]:
     """The rows of ports that no service changes in the same write."""
     written = {pending.context.current.get("id") for pending in writes}
     return [port for port in ports if port.id not in written]
 
 
-def _check_affinity(ip_version: int, pool: Object | None, siblings: Sequence[Mapping[str, Any]]) -> None:
+def _check_affinity(ip_version: int, pool: Object | None, siblings: Sequence[Values]) -> None:
     """Refuse a subnet from another pool than the network's other subnets of its IP version."""
     pool_id = pool["id"] if pool else None
     if any(other["subnetpool_id"] != pool_id for other in siblings if other["ip_version"] == ip_version):
@@ -342,7 +344,7 @@ def _scope_name(subnet: Object) -> str:
 # --- ports of the network ---------------------------------------------------------------------------------------------
 
 
-def _remove_addresses(tx: Transaction, subnet: Object, ports: Sequence[Any]) -> None:
+def _remove_addresses(tx: Transaction, subnet: Object, ports: Sequence[NamedRow]) -> None:
     ids = [port.id for port in ports]
     tx.write(
         sa.delete(t.ip_allocations).where(
@@ -388,8 +390,8 @@ def _ports_on(connection: Connection, subnet: Object) -> tuple[list[Any], list[A
         .distinct()
     ).all()
     slaac = rules.is_auto_address(subnet)
-    deleted: list[Any] = []
-    readdressed: list[Any] = []
+    deleted: list[NamedRow] = []
+    readdressed: list[NamedRow] = []
     for row in rows:
         elsewhere = any(fixed["subnet_id"] != subnet["id"] for fixed in decode(row.fixed_ips))
         if row.device_owner in AUTO_DELETED:

@@ -1,24 +1,24 @@
 """Views of networks, subnets and ports: columns, filters, and which rows a project sees."""
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Read, read
+from neutrino.server.db.sql import Condition, Expression, Selection
 from neutrino.server.db.view import PROJECT, FilterRule, View, among, one_of, own_ids, shared_ids, shared_with_viewer
 from neutrino.server.ipam.delegated import POOL, is_delegated
 from neutrino.server.ml2.driver_api import Segment
 from neutrino.server.ml2.segments import NAMES, provider_attributes
 from neutrino.server.ml2.vlan_tags import NAMES as VLAN_TAGS
 
-Condition = sa.ColumnElement[bool]
 NO_SEGMENTS = b"null"
 MAX_PARTS = 32  # of ip_address_substr: each one is searched in every address
 NETWORK_RENAMED = {
@@ -91,12 +91,12 @@ def api_network(network: Object, segments: Sequence[Segment]) -> Object:
 # --- subnets ----------------------------------------------------------------------------------------------------------
 
 
-def _on_networks(network_ids: sa.Select[Any]) -> sa.Select[Any]:
+def _on_networks(network_ids: Selection) -> Selection:
     subnet = t.subnets.alias()
     return sa.select(subnet.c.id).where(subnet.c.network_id.in_(network_ids))
 
 
-def _of_network(column: sa.Column[Any], network_id: sa.Column[str]) -> sa.ColumnElement[Any]:
+def _of_network(column: sa.Column[Any], network_id: sa.Column[str]) -> Expression:
     return sa.select(column).where(_n.id == network_id).scalar_subquery()
 
 
@@ -134,7 +134,7 @@ SUBNETS = View(
 )
 
 
-def stored(subnet: Mapping[str, Any]) -> Object:
+def stored(subnet: Values) -> Object:
     """A subnet as stored: with the column for prefix delegation."""
     delegated = is_delegated(subnet)
     pool = None if delegated else subnet["subnetpool_id"]

@@ -4,12 +4,13 @@ As in Neutron, an attribute exists if the operator enables it by the option of t
 all mechanism drivers carry tags on networks of its type. Both are fixed when a network is created.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from oslo_config import cfg
 
+from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import Attribute, Extension, Resource, creatable
@@ -65,7 +66,7 @@ class VlanTags:
         added = tuple(feature.attribute for feature in self._enabled)
         return replace(resource, attributes=(*resource.attributes, *added)) if added else resource
 
-    def of_new_network(self, values: Mapping[str, Any], segments: Sequence[Segment]) -> dict[str, bool]:
+    def of_new_network(self, values: Values, segments: Sequence[Segment]) -> dict[str, bool]:
         """The attributes of a new network; refused if a driver does not carry tags on one of its segments."""
         wanted = {name: bool(values.get(name)) for name in NAMES}
         if all(wanted.values()):

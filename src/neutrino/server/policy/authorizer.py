@@ -11,7 +11,7 @@ with the whole object, and its decision is not cached.
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from oslo_config import cfg
 from oslo_policy import opts
 from oslo_policy.policy import AndCheck, NotCheck, OrCheck, RuleCheck
 
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.api.definition import Resource
 from neutrino.server.context import Context
@@ -35,7 +36,7 @@ NO_DEFAULTS = Defaults()
 MAX_DECISIONS = 10_000
 MAX_VISIBILITIES = 1_000
 _PARAMETER = re.compile(r"%\(([^)]+)\)")
-Row = Mapping[str, Any]
+Row = Values
 # Attributes of related objects (network, security group, parent) that rules depend on.
 RELATED_ATTRIBUTES = ("network:project_id", "network:shared", "security_group:project_id", "ext_parent:project_id")
 # Attributes with two names in the API. Rules have either: both are checked, and see both names.
@@ -159,7 +160,7 @@ class Authorizer:
         loaded.decisions[signature] = decision
         return decision
 
-    def _evaluate(self, loaded: _Loaded, credentials: Mapping[str, Any], rule: str, target: Row) -> bool:
+    def _evaluate(self, loaded: _Loaded, credentials: Values, rule: str, target: Row) -> bool:
         """A check that fails, because its server does not answer for example, is a refusal."""
         try:
             check = loaded.rules[rule]  # the default rule, if there is none of this name
@@ -175,7 +176,7 @@ class Authorizer:
                 LOG.exception("policy rule %s could not be evaluated: access is refused", rule)
             return False
 
-    def holds(self, rule: str, credentials: Mapping[str, Any]) -> bool:
+    def holds(self, rule: str, credentials: Values) -> bool:
         """Whether a rule about the caller itself, such as `context_is_admin`, is true."""
         return self._evaluate(self._current(), credentials, rule, credentials)
 
@@ -327,6 +328,6 @@ def _union(parts: Iterable[Dependencies]) -> Dependencies:
     return Dependencies(tuple(keys), any(one.whole for one in every), any(one.negated for one in every))
 
 
-def _decoded(target: Row) -> dict[str, Any]:
+def _decoded(target: Row) -> Object:
     """The object with its JSON columns decoded, for a check that reads all of it."""
     return {name: msgspec.json.decode(v) if isinstance(v, msgspec.Raw) else v for name, v in target.items()}

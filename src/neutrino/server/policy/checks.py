@@ -1,10 +1,11 @@
 """Policy checks: `field:`, which compares an attribute, and the classes of oslo.policy's own."""
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from oslo_policy import policy
+
+from neutrino.model.objects import Object, Values
 
 
 class FieldCheck(policy.Check):
@@ -19,9 +20,7 @@ class FieldCheck(policy.Check):
         self.pattern = re.compile(value[1:]) if value.startswith("~") else None
         self.value: Any = {"True": True, "False": False}.get(value, value)
 
-    def __call__(
-        self, target: Mapping[str, Any], credentials: Mapping[str, Any], enforcer: Any, current_rule: Any = None
-    ) -> bool:
+    def __call__(self, target: Values, credentials: Values, enforcer: Any, current_rule: Any = None) -> bool:
         # A port or a subnet has the attributes of its network as "network:...".
         actual = target.get(f"network:{self.field}") if self.resource == "networks" else None
         if actual is None:
@@ -36,7 +35,7 @@ policy.register("field", FieldCheck)
 
 def parse(rule: Any) -> Any:
     """The check of a rule."""
-    rules: dict[str, Any] = {"": rule}
+    rules: Object = {"": rule}
     return policy.Rules.from_dict(rules)[""]
 
 

@@ -21,8 +21,7 @@ _RULES = {
     "rule:regular_user": """
         create_network create_network:port_security_enabled create_port create_port:device_id update_port:device_id
         create_port:binding:vnic_type create_subnetpool create_address_scope get_security_group
-        get_default_security_group_rule create_rbac_policy get_availability_zone
-        get_flavor get_flavor_service_profile get_service_provider
+        get_default_security_group_rule create_rbac_policy
     """,
     _NETWORK_OWNER: """
         create_subnet update_subnet delete_subnet create_port:allowed_address_pairs

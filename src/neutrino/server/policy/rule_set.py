@@ -7,6 +7,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_policy import policy
 
+from neutrino.model.objects import Object, Values
 from neutrino.server.policy.checks import NEVER
 from neutrino.server.policy.files import (
     DEFAULT_FILE,
@@ -36,7 +37,7 @@ class RuleSet:
     for_projects: frozenset[str] = frozenset()  # rules that allow nothing to tokens of a domain or of the system
 
     @property
-    def rules(self) -> Mapping[str, Any]:
+    def rules(self) -> Values:
         return self.enforcer.rules
 
     def is_broken(self, rule: str) -> bool:
@@ -77,7 +78,7 @@ def build(conf: cfg.ConfigOpts, all_defaults: Defaults, files: Files, removed: I
     return RuleSet(_enforcer(conf, checks, default), tuple(faults), frozenset(broken), False, for_projects)
 
 
-def _enforcer(conf: cfg.ConfigOpts, checks: dict[str, Any], default_rule: Any) -> policy.Enforcer:
+def _enforcer(conf: cfg.ConfigOpts, checks: Object, default_rule: Any) -> policy.Enforcer:
     enforcer = policy.Enforcer(conf, default_rule=default_rule, use_conf=False)
     enforcer.set_rules(checks)
     return enforcer
@@ -85,8 +86,8 @@ def _enforcer(conf: cfg.ConfigOpts, checks: dict[str, Any], default_rule: Any) -
 
 def _parsed(
     conf: cfg.ConfigOpts, defaults: Defaults, overrides: Mapping[str, Override], faults: list[Fault]
-) -> tuple[dict[str, Any], set[str]]:
-    checks: dict[str, Any] = {}
+) -> tuple[Object, set[str]]:
+    checks: Object = {}
     broken: set[str] = set()
     for name, override in overrides.items():
         try:
@@ -113,12 +114,12 @@ def _references(check: Any) -> set[str]:
     return {each.match for each in leaves_of(check) if isinstance(each, policy.RuleCheck)}
 
 
-def _resolved(checks: Mapping[str, Any], check: Any, default: str) -> set[str]:
+def _resolved(checks: Values, check: Any, default: str) -> set[str]:
     """The rules that are evaluated for a check: the default rule for one that does not exist."""
     return {name if name in checks else default for name in _references(check)} & checks.keys()
 
 
-def _on_cycles(checks: Mapping[str, Any], default: str) -> set[str]:
+def _on_cycles(checks: Values, default: str) -> set[str]:
     """The rules that refer to themselves, through others or directly."""
     references = {name: _resolved(checks, check, default) for name, check in checks.items()}
     # Rules without references are removed until only cycles, and what refers to them, are left; the same backwards.
@@ -133,7 +134,7 @@ def _without_effect(
     conf: cfg.ConfigOpts,
     defaults: Defaults,
     overrides: Mapping[str, Override],
-    checks: Mapping[str, Any],
+    checks: Values,
     files: Files,
 ) -> list[Fault]:
     """Parts of the files that do nothing, or not what they say."""

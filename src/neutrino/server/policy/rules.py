@@ -184,7 +184,6 @@ ACCESS = {
 HOSTS = {
     **crud("agent", ADMIN, ADMIN),
     **dict.fromkeys(("create_dhcp-network", "get_dhcp-networks", "delete_dhcp-network", "get_dhcp-agents"), ADMIN),
-    "get_availability_zone": "role:reader",
     "get_network_ip_availability": ADMIN_OR_SERVICE,
     "get_status": ADMIN,
 }
@@ -194,15 +193,6 @@ TRACE = {"create_trace": ADMIN_OR_MEMBER, "get_trace": "rule:regular_user"}
 
 PARENT_MEMBER = any_of(ADMIN, "role:member and rule:ext_parent_owner")
 PARENT_READER = any_of(ADMIN, "role:reader and rule:ext_parent_owner")
-FLAVORS = {
-    **crud("flavor", ADMIN, "role:reader"),
-    **crud("service_profile", ADMIN, ADMIN),
-    "create_flavor_service_profile": ADMIN,
-    "get_flavor_service_profile": ADMIN_OR_READER,
-    "delete_flavor_service_profile": ADMIN,
-    "get_service_provider": "role:reader",
-}
-
 
 # Rules that other rules refer to. All others are for tokens of a project, as in Neutron: a user with the role `admin` on a
 # domain is no administrator of the cloud.
@@ -211,4 +201,4 @@ SHARED = "shared_"  # how the names of further such rules begin
 
 HISTORY = {"get_change": ADMIN_OR_READER}
 
-DEFAULTS = BASE | NETWORK | SUBNET | PORT | ADDRESSES | SECURITY_GROUP | ACCESS | HOSTS | TRACE | FLAVORS | HISTORY
+DEFAULTS = BASE | NETWORK | SUBNET | PORT | ADDRESSES | SECURITY_GROUP | ACCESS | HOSTS | TRACE | HISTORY

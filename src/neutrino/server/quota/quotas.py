@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, Read, first, read
@@ -37,7 +38,7 @@ class Quotas:
         """Return the limit of a project; UNCOUNTED if it has none and no counter exists."""
         return self._read(connection, resource, project_id)[0]
 
-    def limits(self, connection: Connection, resource: str, objects: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    def limits(self, connection: Connection, resource: str, objects: Iterable[Values]) -> dict[str, int]:
         """The limits of the projects of these objects."""
         projects = {one["project_id"] for one in objects}
         return {project: self.limit(connection, resource, project) for project in projects}

@@ -20,16 +20,17 @@ from neutrino.server.api.pipeline import Notify, Reply, Request
 from neutrino.server.api.resources.agent import AGENT
 from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages import body as bodies
+from neutrino.server.collection import Listing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale, retried
-from neutrino.server.db.view import Condition, View
+from neutrino.server.db.sql import Condition, Expression
+from neutrino.server.db.view import View
 from neutrino.server.hosts.registry import Registry, check_agent
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import EVERYTHING, Query
 from neutrino.server.scheduling.placements import PlacementTable
 from neutrino.server.scheduling.scheduler import AgentScheduler
-from neutrino.server.view_collection import ViewCollection
 
 NULL = msgspec.Raw(b"null")  # the body of Neutron's answer
 
@@ -42,7 +43,7 @@ def agent_view(registry: Registry) -> View:
     def by_alive(values: tuple[Any, ...]) -> Condition:
         return sa.or_(*(recent if value else sa.not_(recent) for value in set(values)))
 
-    computed: dict[str, sa.ColumnElement[Any]] = {"alive": recent}
+    computed: dict[str, Expression] = {"alive": recent}
     computed |= {name: _time(t.agents.c[name]) for name in ("created_at", "started_at", "heartbeat_timestamp")}
     filters, not_found = {"alive": by_alive}, errors.AgentNotFound
     return View(t.agents, computed=computed, filters=filters, scope=sa.false(), hidden=("load",), not_found=not_found)
@@ -54,7 +55,7 @@ def _time(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
     return sa.func.replace(spaced, "Z", "", type_=sa.String)
 
 
-class Agents(ViewCollection):
+class Agents(Listing):
     extensions = (
         Extension("agent", "agent", "The agents that serve the networks, and whether they are alive."),
         Extension("agent_sort_key", "Agents Sort Key", "Lists of agents by sort_key."),
@@ -120,7 +121,7 @@ def placement_routes(
     authorizer: Authorizer,
     notify: Notify,
     scheduler: AgentScheduler,
-    objects: ViewCollection,
+    objects: Listing,
     agents: Callable[[str], list[Object]],
 ) -> list[Route]:
     """`objects`: the collection of networks or of routers; `agents` gives the agents that serve one of them."""

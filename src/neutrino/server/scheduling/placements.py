@@ -23,9 +23,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Read, RowsLookup, read
+from neutrino.server.db.sql import Condition, NamedRow, Selection
 from neutrino.server.scheduling.loads import Loads
 
 BATCH = 500  # ids in one statement
@@ -42,7 +44,7 @@ class Candidate:
     alive: bool = True
     admin_state_up: bool = True
     host: str = ""
-    configurations: Mapping[str, Any] = field(default_factory=dict)  # of its last report
+    configurations: Values = field(default_factory=dict)  # of its last report
     left_if_disabled: bool = True  # whether its objects leave it when the operator disables it
 
     @property
@@ -108,7 +110,7 @@ class PlacementTable:
     objects: sa.Table
     not_found: Callable[..., Exception]  # called with the id
     leaves_disabled: bool = False  # whether objects leave agents that the operator disables
-    movable: sa.ColumnElement[bool] | None = None  # objects that the server moves; others fail over by themselves
+    movable: Condition | None = None  # objects that the server moves; others fail over by themselves
     reads_configurations: bool = False  # whether the choice depends on what agents reported
 
     @property
@@ -120,7 +122,7 @@ class PlacementTable:
         return self.table.c.agent_id
 
     @cached_property
-    def _statement(self) -> sa.Select[Any]:
+    def _statement(self) -> Selection:
         # A join, which MariaDB executes faster than EXISTS.
         placed = t.agents.outerjoin(
             self.table, sa.and_(self.agent_id == t.agents.c.id, self.object_id == sa.bindparam("object"))
@@ -160,7 +162,7 @@ class PlacementTable:
         counts = loads.kept()
         reading = (self._agents_counted if counts is None else self._agents)(object=object_id)
 
-        def agents(rows: Sequence[Any]) -> Agents:
+        def agents(rows: Sequence[NamedRow]) -> Agents:
             known = counts
             if known is None:
                 known = {row.id: row.load for row in rows}
@@ -169,7 +171,7 @@ class PlacementTable:
 
         return reading.then(agents)
 
-    def _found(self, rows: Sequence[Any], cutoff: str, counts: Mapping[str, int]) -> Agents:
+    def _found(self, rows: Sequence[NamedRow], cutoff: str, counts: Mapping[str, int]) -> Agents:
         found = [
             Candidate(
                 row.id,
@@ -195,11 +197,11 @@ class PlacementTable:
         """On how many live and enabled agents an object is placed, for statements with a `cutoff`."""
         return self.serving_if(sa.true())
 
-    def serving_if(self, condition: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+    def serving_if(self, condition: Condition) -> sa.ScalarSelect[int]:
         """The same, of the placements with a condition."""
         return self._counted(t.agents.c.admin_state_up, t.agents.c.heartbeat_timestamp >= CUTOFF, condition)
 
-    def _counted(self, *conditions: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+    def _counted(self, *conditions: Condition) -> sa.ScalarSelect[int]:
         placed = sa.select(sa.func.count()).select_from(self.table.join(t.agents))
         return placed.where(self.object_id == self.objects.c.id, *conditions).correlate(self.objects).scalar_subquery()
 
@@ -223,12 +225,12 @@ class PlacementTable:
         return list(connection.execute(statement).scalars())
 
     @cached_property
-    def _zones(self) -> sa.Select[Any]:
+    def _zones(self) -> Selection:
         zones = sa.select(self.object_id, t.agents.c.availability_zone).select_from(self.table.join(t.agents))
         return zones.where(t.agents.c.availability_zone != "").distinct()
 
     @cached_property
-    def _zones_of(self) -> sa.Select[Any]:
+    def _zones_of(self) -> Selection:
         return self._zones.where(self.object_id.in_(sa.bindparam("objects", expanding=True)))
 
     @cached_property
@@ -238,7 +240,7 @@ class PlacementTable:
     def zones_of(self, connection: Connection, object_ids: Sequence[str]) -> dict[str, list[str]]:
         """The availability zones of the agents that serve these objects; objects without agents are left out."""
         if len(object_ids) > BATCH:  # reading the whole table is cheaper than a statement with that many ids
-            rows: Sequence[Any] = connection.execute(self._zones).all()
+            rows: Sequence[NamedRow] = connection.execute(self._zones).all()
         elif len(object_ids) == 1:
             rows = read(connection, self._zones_of_one(object=object_ids[0]))
         else:
@@ -253,7 +255,7 @@ class PlacementTable:
         """The zones of one object, to be read together with other things."""
         return self._zones_of_one(object=object_id).then(lambda rows: sorted(zone for _, zone in rows))
 
-    def zones(self, connection: Connection, objects: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    def zones(self, connection: Connection, objects: Sequence[Values]) -> list[list[str]]:
         """The zones of each of these objects, in their order."""
         found = self.zones_of(connection, [one["id"] for one in objects])
         return [found.get(one["id"], []) for one in objects]

@@ -6,10 +6,11 @@ so it is another rule than the one without them.
 """
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.api.resources.common import PROTOCOLS, protocol_number
 
@@ -54,7 +55,7 @@ class Rule:
         return self.remote_ip_prefix
 
 
-def check_rule(values: Mapping[str, Any]) -> Rule:
+def check_rule(values: Values) -> Rule:
     """The rule of these values, which have the right types already; an error if they contradict each other."""
     ethertype, prefix = values["ethertype"], values["remote_ip_prefix"]
     protocol = shown_protocol(values["protocol"], ethertype)
@@ -118,7 +119,7 @@ def _network(ethertype: str, prefix: str | None) -> str | None:
     return str(address.network)
 
 
-def check_bulk(items: Sequence[Mapping[str, Any]]) -> list[Rule]:
+def check_bulk(items: Sequence[Values]) -> list[Rule]:
     """The rules of one request, which must be for one group and one project."""
     if len({item["security_group_id"] for item in items}) > 1:
         raise errors.SecurityGroupNotSingleGroupRules()

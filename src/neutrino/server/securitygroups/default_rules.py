@@ -16,14 +16,15 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.default_security_group import DEFAULT_SECURITY_GROUP_RULE, PARENT_GROUP
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists, new_id
-from neutrino.server.db.session import Database, retried
+from neutrino.server.db.session import Database
+from neutrino.server.db.sql import Selection
 from neutrino.server.db.view import View
 from neutrino.server.securitygroups.checks import Rule, check_rule
 from neutrino.server.uses import RuleRemote
-from neutrino.server.view_collection import ViewCollection
 
 _d, _g = t.default_security_group_rules.c, t.security_groups.c
 _MATCH = ("direction", "ethertype", "protocol", "port_range_min", "port_range_max", "remote_ip_prefix")
@@ -38,7 +39,7 @@ VIEW = View(
 
 
 @cache
-def _templates(default: bool) -> sa.Select[Any]:
+def _templates(default: bool) -> Selection:
     # A template may outlive the group that it names: a rule for that group would be refused.
     known = sa.or_(_d.remote_group_id.is_(None), _d.remote_group_id == PARENT_GROUP, _d.remote_group_id.in_(_GROUPS))
     used = _d.used_in_default_sg if default else _d.used_in_non_default_sg
@@ -64,7 +65,7 @@ def _remote(template: Object, group_id: str) -> Any:
     return group_id if remote == PARENT_GROUP else remote
 
 
-class DefaultRules(ViewCollection):
+class DefaultRules(Collection):
     extensions = (
         Extension(
             "security-groups-default-rules",
@@ -78,31 +79,21 @@ class DefaultRules(ViewCollection):
         self._remotes = remotes
         self.collections = ((DEFAULT_SECURITY_GROUP_RULE, self),)
 
-    @retried
-    def create(self, context: Context, values: Object) -> Object:
+    def new(self, context: Context, values: Object) -> Object:
         rule = check_rule(values)
-        made = {
+        return {
             "id": new_id(),
             **{name: getattr(rule, name) for name in (*_MATCH, *_REMOTE)},
             **{name: values[name] for name in ("description", "used_in_default_sg", "used_in_non_default_sg")},
+            # Unique: an equal template that is created at the same time makes the insert fail, and it is decided again.
+            "in_default": rule.identity if values["used_in_default_sg"] else None,
+            "in_others": rule.identity if values["used_in_non_default_sg"] else None,
         }
-        unique = {
-            "in_default": rule.identity if made["used_in_default_sg"] else None,
-            "in_others": rule.identity if made["used_in_non_default_sg"] else None,
-        }
-        with self.db.read() as connection:
-            _check_remotes(connection, rule, self._remotes)
-            _refuse_existing(connection, unique)
-        with self.db.transaction() as tx:
-            # An equal template that was created since makes this fail on the unique column, and it is decided again.
-            tx.insert(t.default_security_group_rules, [{**made, **unique}])
-        return made
 
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.transaction() as tx:
-            if not tx.execute(sa.delete(t.default_security_group_rules).where(_d.id == key)).rowcount:
-                raise errors.DefaultSecurityGroupRuleNotFound(id=key)
+    def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
+        for template in objects:
+            _check_remotes(connection, check_rule(template), self._remotes)
+            _refuse_existing(connection, template)
 
 
 def _check_remotes(connection: Connection, rule: Rule, remotes: Sequence[RuleRemote]) -> None:
@@ -115,9 +106,10 @@ def _check_remotes(connection: Connection, rule: Rule, remotes: Sequence[RuleRem
             raise remote.not_found(id=key)
 
 
-def _refuse_existing(connection: Connection, unique: Object) -> None:
+def _refuse_existing(connection: Connection, template: Object) -> None:
     """Refuse a second template of a rule for the same groups."""
-    same = sa.or_(*(_d[column] == identity for column, identity in unique.items() if identity is not None), sa.false())
+    unique = [(_d[name], template[name]) for name in ("in_default", "in_others")]
+    same = sa.or_(*(column == identity for column, identity in unique if identity is not None), sa.false())
     found = connection.execute(sa.select(_d.id).where(same)).scalar()
     if found is not None:
         raise errors.DefaultSecurityGroupRuleExists(rule_id=found)

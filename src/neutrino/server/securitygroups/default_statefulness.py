@@ -1,6 +1,6 @@
 """The `stateful` of new security groups that do not give it: a setting of their project, or else of the whole cloud."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -9,12 +9,12 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.default_security_group import DEFAULT_STATEFULNESS
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import exists, new_id
-from neutrino.server.db.session import Database, retried
+from neutrino.server.db.objects import exists
+from neutrino.server.db.session import Database
 from neutrino.server.db.view import View
-from neutrino.server.view_collection import ViewCollection
 
 CLOUD = "*"  # the scope of the setting without a project
 _c = t.security_groups_default_statefulness.c
@@ -41,7 +41,7 @@ def _scope(project_id: str | None) -> str:
     return CLOUD if project_id is None else f"project {project_id}"
 
 
-class DefaultStatefulness(ViewCollection):
+class DefaultStatefulness(Collection):
     extensions = (
         Extension(
             "security-groups-default-statefulness",
@@ -54,27 +54,12 @@ class DefaultStatefulness(ViewCollection):
         super().__init__(db, VIEW)
         self.collections = ((DEFAULT_STATEFULNESS, self),)
 
-    @retried
-    def create(self, context: Context, values: Object) -> Object:
-        project = values["project_id"]
-        made: dict[str, Any] = {"id": new_id(), "project_id": project, "stateful": values["stateful"]}
-        with self.db.read() as connection:
-            if exists(connection, _c.scope == _scope(project)):
-                raise errors.SecurityGroupDefaultStatefulnessAlreadyExists(project_id=project or "system-wide")
-        with self.db.transaction() as tx:
-            # A setting that was created since makes this fail on the unique scope, and it is decided again.
-            tx.insert(t.security_groups_default_statefulness, [{**made, "scope": _scope(project)}])
-        return {**made, "tenant_id": project}
+    def new(self, context: Context, values: Object) -> Object:
+        return {**super().new(context, values), "scope": _scope(values["project_id"])}
 
-    @retried
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        with self.db.transaction() as tx:
-            if values:
-                tx.execute(sa.update(t.security_groups_default_statefulness).where(_c.id == key).values(**values))
-            return VIEW.get(tx.connection, key)
-
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.transaction() as tx:
-            if not tx.execute(sa.delete(t.security_groups_default_statefulness).where(_c.id == key)).rowcount:
-                raise errors.SecurityGroupDefaultStatefulnessNotFound(id=key)
+    def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
+        for i, setting in enumerate(objects):
+            twice = any(other["scope"] == setting["scope"] for other in objects[:i])
+            if twice or exists(connection, _c.scope == setting["scope"]):
+                project = setting["project_id"] or "system-wide"
+                raise errors.SecurityGroupDefaultStatefulnessAlreadyExists(project_id=project)

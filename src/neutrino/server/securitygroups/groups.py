@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Object
 from neutrino.server import errors
-from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
@@ -21,7 +22,6 @@ from neutrino.server.securitygroups import rules, views
 from neutrino.server.securitygroups.default_rules import first_rules, read_templates
 from neutrino.server.securitygroups.default_statefulness import default_stateful
 from neutrino.server.uses import GroupDeletion, RuleRemote
-from neutrino.server.view_collection import ViewCollection
 
 Limits = Mapping[str, int]  # by project
 KIND = "security_group"
@@ -35,7 +35,7 @@ DEFAULT_GROUP = Lookup(
 )
 
 
-class SecurityGroups(ViewCollection):
+class SecurityGroups(Collection):
     extensions = (
         Extension("security-group", "security-group", "Groups of ports with rules for their traffic."),
         Extension("stateful-security-group", "Stateful security group", "Groups with or without connection tracking."),
@@ -57,9 +57,11 @@ class SecurityGroups(ViewCollection):
         ),
     )
 
+    needed = ("is_default",)
+
     def __init__(self, db: Database, quotas: Quotas, remotes: Sequence[RuleRemote] = ()) -> None:
         super().__init__(db, views.GROUPS)
-        self._quotas = quotas
+        self._limits = quotas.limits
         self.remotes = remotes
         self.rules = rules.SecurityGroupRules(db, quotas, remotes, self._ensure_default_of_list)
         self.collections = ((SECURITY_GROUP, self), (SECURITY_GROUP_RULE, self.rules))
@@ -90,9 +92,6 @@ class SecurityGroups(ViewCollection):
         self._ensure_default_of_list(context, query)
         return super().index(context, query)
 
-    def create(self, context: Context, values: Object) -> Object:
-        return self.create_several(context, [values])[0]
-
     @retried
     def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
         projects = sorted({item["project_id"] for item in items})
@@ -101,7 +100,7 @@ class SecurityGroups(ViewCollection):
         for project in projects:
             self.ensure_default(project)
         with self.db.read() as connection:
-            limits = [self._quotas.limits(connection, resource, items) for resource in (KIND, rules.QUOTA)]
+            limits = [self._limits(connection, resource, items) for resource in (KIND, rules.QUOTA)]
             templates = read_templates(connection, default=False)
             groups = [{**item, "stateful": _is_stateful(connection, item), "is_default": False} for item in items]
         with self.db.transaction() as tx:
@@ -109,9 +108,8 @@ class SecurityGroups(ViewCollection):
 
     @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        more = ("is_default", views.RULES_FIELD)
         with self.db.read() as connection:
-            before = views.GROUPS.get(connection, key, context.project_id, revision=revision, more=more)
+            before = self.load(connection, context, key, revision)
         if before["is_default"] and "name" in values:
             raise errors.SecurityGroupCannotUpdateDefault()
         with self.db.transaction() as tx:
@@ -121,20 +119,17 @@ class SecurityGroups(ViewCollection):
                 _refuse_if_in_use(tx.connection, key)
         return {**before, **values, **stamp}
 
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            _refuse_if_in_use(connection, key)
-            before = views.GROUPS.get(connection, key, revision=revision, more=("is_default",))
+    def check_delete(self, connection: Connection, context: Context, before: Object) -> None:
+        _refuse_if_in_use(connection, before["id"])
         if before["is_default"] and not context.is_admin:
             raise errors.SecurityGroupCannotRemoveDefault()
-        with self.db.transaction() as tx:
-            # A port that got the group since makes this fail on its foreign key, and it is decided again.
-            rules.remove_rules_touching(tx, key)
-            tx.write(_UNUSE, {"key": key})
+
+    def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        if before is not None and after is None:
+            rules.remove_rules_touching(tx, before["id"])
+            tx.write(_UNUSE, {"key": before["id"]})
             for hook in self.delete_hooks:
-                hook(tx, key)
-            sharing.delete_object(tx, t.security_groups, before)
+                hook(tx, before["id"])
 
     # --- their parts ----------------------------------------------------------------------------------------------
 
@@ -148,7 +143,7 @@ class SecurityGroups(ViewCollection):
             self.ensure_default(project)
 
 
-def _is_stateful(connection: sa.Connection, values: Object) -> bool:
+def _is_stateful(connection: Connection, values: Object) -> bool:
     return values["stateful"] if "stateful" in values else default_stateful(connection, values["project_id"])
 
 
@@ -163,6 +158,6 @@ def _insert_group(
     return {**group, views.RULES_FIELD: [made for _, made in pairs]}
 
 
-def _refuse_if_in_use(connection: sa.Connection, key: str) -> None:
+def _refuse_if_in_use(connection: Connection, key: str) -> None:
     if exists(connection, t.port_security_groups.c.security_group_id == key):
         raise errors.SecurityGroupInUse(id=key, reason="a port has it")

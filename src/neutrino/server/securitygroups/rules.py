@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Object
 from neutrino.server import errors
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh
@@ -26,7 +27,6 @@ from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.checks import Rule, check_bulk, refuse_repeated
 from neutrino.server.securitygroups.views import MAX_PARAMETERS, RULES, check_references
 from neutrino.server.uses import RuleRemote
-from neutrino.server.view_collection import ViewCollection
 
 Pair = tuple[Rule, Object]  # a rule, and its API object
 KIND, QUOTA = "security_group", "security_group_rule"
@@ -55,7 +55,7 @@ _DELETE_TOUCHING = sa.delete(t.security_group_rules).where(_TOUCHES)
 _GROUP_REMOTE = RuleRemote(lambda rule: rule.remote_group_id, _g.id, errors.SecurityGroupNotFound)
 
 
-class SecurityGroupRules(ViewCollection):
+class SecurityGroupRules(Collection):
     def __init__(
         self,
         db: Database,
@@ -65,7 +65,7 @@ class SecurityGroupRules(ViewCollection):
     ) -> None:
         """`ensure_default` creates the default group of the project that a list is about, if it is missing."""
         super().__init__(db, RULES)
-        self._quotas = quotas
+        self._limits = quotas.limits
         self._remotes = [_GROUP_REMOTE, *remotes]
         self._ensure_default = ensure_default
 
@@ -78,9 +78,6 @@ class SecurityGroupRules(ViewCollection):
         with self.db.read() as connection:
             return {"security_group:project_id": _find_group(connection, values["security_group_id"]).project_id}
 
-    def create(self, context: Context, values: Object) -> Object:
-        return self.create_several(context, [values])[0]
-
     @retried
     def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
         rules = check_bulk(items)
@@ -91,7 +88,7 @@ class SecurityGroupRules(ViewCollection):
             in_default = _find_group(connection, group_id).is_default
             refuse_repeated(rules)
             _refuse_existing(connection, group_id, rules)
-            limits = self._quotas.limits(connection, QUOTA, items)
+            limits = self._limits(connection, QUOTA, items)
         made = [
             rule_object(rule, group_id, project_id, item.get("description", ""), in_default)
             for rule, item in zip(rules, items, strict=True)

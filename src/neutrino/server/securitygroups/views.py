@@ -16,6 +16,7 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.sql import Expression, Selection
 from neutrino.server.db.view import PROJECT, Added, View, shareable_view, shared_with_viewer, viewed_by
 from neutrino.server.query import Query
 
@@ -25,7 +26,7 @@ MAX_PARAMETERS = 10_000  # in one query; SQLite's limit is the lowest, at 32,766
 _g, _r = t.security_groups.c, t.security_group_rules.c
 
 
-def _of_its_group(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+def _of_its_group(column: sa.Column[Any]) -> Expression:
     return sa.select(column).where(_g.id == _r.security_group_id).scalar_subquery()
 
 
@@ -92,7 +93,7 @@ def check_references(
 
 
 @cache
-def _by_ids(everyone: bool, *columns: sa.Column[Any]) -> sa.Select[Any]:
+def _by_ids(everyone: bool, *columns: sa.Column[Any]) -> Selection:
     table = columns[0].table
     found = sa.select(*columns).where(table.c.id.in_(sa.bindparam("ids", expanding=True, type_=sa.String)))
     return found if everyone else found.where(sa.or_(table.c.project_id == PROJECT, shared_with_viewer(table.c.id)))

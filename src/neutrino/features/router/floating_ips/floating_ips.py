@@ -27,6 +27,7 @@ from neutrino.model.device_owners import FLOATING, GATEWAY, INTERFACES
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
+from neutrino.server.collection import Listing, one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, exists, fresh, update_row
@@ -41,7 +42,6 @@ from neutrino.server.ml2.views import PORTS, SUBNETS
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.uses import RouterUse
-from neutrino.server.view_collection import one_by_one
 
 # Called with a floating IP before and after a change, and the ports, by id, that it was and is associated with.
 Notify = Callable[[Object | None, Object | None, Mapping[str, Object]], None]
@@ -135,8 +135,9 @@ def refuse(message: str) -> errors.BadRequest:
     return errors.BadRequest(resource="floatingip", msg=message)
 
 
-@dataclass(frozen=True)
-class FloatingIps:
+@dataclass(eq=False)
+class FloatingIps(Listing):
+    _view = FLOATING_IPS
     db: Database
     operations: Operations
     quotas: Quotas

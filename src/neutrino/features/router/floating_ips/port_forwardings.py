@@ -20,6 +20,7 @@ from neutrino.features.router.floating_ips import floating_ips
 from neutrino.features.router.floating_ips.floating_ips import bump_routers, revision_of, router_between
 from neutrino.model.objects import Object
 from neutrino.server import errors
+from neutrino.server.collection import ChildCollection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, new_id, update_row
@@ -28,7 +29,6 @@ from neutrino.server.db.transaction import UNLIMITED
 from neutrino.server.db.view import View
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.quota.quotas import Quotas
-from neutrino.server.view_collection import ChildViewCollection
 
 _c, _f = t.port_forwardings.c, t.floatingips.c
 QUOTA = "port_forwarding"
@@ -46,7 +46,7 @@ def refuse(message: str) -> errors.BadRequest:
     return errors.BadRequest(resource="port_forwarding", msg=message)
 
 
-class PortForwardings(ChildViewCollection):
+class PortForwardings(ChildCollection):
     def __init__(self, db: Database, quotas: Quotas, max_shifted: int) -> None:
         """`max_shifted`: the most ports of a range with other internal ports; hosts expand these port by port."""
         super().__init__(db, VIEW, _c.floatingip_id, floating_ips.VIEW)

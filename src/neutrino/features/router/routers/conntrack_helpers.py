@@ -12,13 +12,13 @@ from neutrino.features.router.errors import ConntrackHelperNotAllowed, Conntrack
 from neutrino.features.router.routers import view as router_view
 from neutrino.model.objects import Object
 from neutrino.server import errors
+from neutrino.server.collection import ChildCollection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import View
 from neutrino.server.host_limits import check_number
-from neutrino.server.view_collection import ChildViewCollection
 
 _c, _r = t.conntrack_helpers.c, t.routers.c
 SHOWN_IN_ROUTER = ("protocol", "port", "helper")
@@ -31,7 +31,7 @@ VIEW = View(
 Allowed = Mapping[str, Sequence[str]]  # by helper, its protocols
 
 
-class ConntrackHelpers(ChildViewCollection):
+class ConntrackHelpers(ChildCollection):
     def __init__(self, db: Database, allowed: Allowed) -> None:
         super().__init__(db, VIEW, _c.router_id, router_view.VIEW)
         self._allowed = allowed

@@ -12,6 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.flavors.collection import check_flavor
+from neutrino.features.flavors.resources import L3_ROUTER_NAT
 from neutrino.features.router.errors import RouterInUse
 from neutrino.features.router.resources import ROUTES
 from neutrino.features.router.routers import view as router_view
@@ -37,17 +39,16 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.types import parse_attribute
+from neutrino.server.collection import one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, exists, fresh, new_id, update_row
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.zones import check_hints
-from neutrino.server.l3.flavors import check_flavor
 from neutrino.server.ml2.operations import Operations, Writes
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.scheduler import PlacementChange
 from neutrino.server.uses import RouterUse
-from neutrino.server.view_collection import one_by_one
 
 LOG = logging.getLogger(__name__)
 _f, _a, _rp = t.floatingips.c, t.ip_allocations.c, t.router_ports.c
@@ -93,7 +94,7 @@ class Routers:
         with self.ha_networks.in_use(ha_network), self.db.read() as connection:
             check_hints(connection, values["availability_zone_hints"], words.L3)
             if values.get("flavor_id"):
-                check_flavor(connection, values["flavor_id"])
+                check_flavor(connection, values["flavor_id"], L3_ROUTER_NAT)
             request = self._gateways.request(connection, context, values["external_gateway_info"])
             ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
             new = _new(values, {**kind, **ha}, request) | {

@@ -1,4 +1,4 @@
-"""Agents and availability zones. `scheduling/agents_api.py` has the routes of what is scheduled to agents."""
+"""Agents. `scheduling/agents_api.py` has the routes of what is scheduled to agents."""
 
 from neutrino.model.agents import AGENT_TYPES
 from neutrino.server import errors
@@ -24,17 +24,5 @@ AGENT = Resource(
         Attribute("availability_zone", t.Nullable(t.Text()), filter=True),
         Attribute("resources_synced", t.Nullable(t.Bool())),
         Attribute("resource_versions", t.AnyObject()),
-    ),
-)
-
-AVAILABILITY_ZONE = Resource(
-    name="availability_zone",
-    path="availability_zones",
-    key="name",
-    verbs=frozenset({"index"}),
-    attributes=(
-        Attribute("name", t.Text(), filter=True),
-        Attribute("resource", t.Text(), filter=True),
-        Attribute("state", t.Text(), filter=True),
     ),
 )

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from neutrino.model.dhcp_options import is_known
+from neutrino.model.objects import Object
 from neutrino.server.api import types as t
 
 # Options that may have an empty value, which means that the option is not sent.
@@ -13,7 +14,7 @@ PRINTABLE = "^[ -~]*$"
 _PRINTABLE = re.compile("[ -~]*")
 
 
-def parse_option(option: Any) -> dict[str, Any]:
+def parse_option(option: Any) -> Object:
     if not isinstance(option, dict):
         raise t.Unconvertible(f"'{option}' is not a dictionary")
     unknown = set(option) - {"opt_name", "opt_value", "ip_version"}
@@ -37,7 +38,7 @@ def parse_option(option: Any) -> dict[str, Any]:
     return {"opt_name": name, "opt_value": value, "ip_version": int(version)}
 
 
-def parse_options(value: Any) -> list[dict[str, Any]]:
+def parse_options(value: Any) -> list[Object]:
     if value is None:
         return []
     if not isinstance(value, list):

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from neutrino.model.addresses import parse_network
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
@@ -24,7 +25,7 @@ MAX_ADDRESS_PAIRS = 1000  # of one request; the limit of a port is the option ma
 FIXED_IP = t.Record(optional={"subnet_id": t.Uuid(), "ip_address": t.IpAddress()}, others=True)
 
 
-def parse_fixed_ips(value: Any) -> list[dict[str, Any]]:
+def parse_fixed_ips(value: Any) -> list[Object]:
     """Requested addresses: by address, by subnet, or both."""
     if value is None:
         return []
@@ -53,12 +54,12 @@ def parse_pair_address(value: Any) -> str:
     return value.strip()
 
 
-def parse_address_pairs(value: Any) -> list[dict[str, Any]]:
+def parse_address_pairs(value: Any) -> list[Object]:
     if value is None:
         return []
     if not isinstance(value, list):
         raise t.Invalid(f"'{value}' is not a list of address pairs")
-    pairs: list[dict[str, Any]] = []
+    pairs: list[Object] = []
     for item in value:
         if not isinstance(item, dict):
             raise t.Invalid(f"'{item}' is not an address pair")
@@ -79,7 +80,7 @@ _PAIR_TO_PARSE = t.Record(
 ADDRESS_PAIRS = t.Parsed(parse_address_pairs, t.ListOf(_PAIR, nullable=True, max_items=MAX_ADDRESS_PAIRS))
 
 
-def parse_profile(value: Any) -> dict[str, Any]:
+def parse_profile(value: Any) -> Object:
     """Binding profile: data about the device for the host. The size is limited because any service may write it."""
     profile = t.AnyObject().parse(value)
     if len(msgspec.json.encode(profile)) > PROFILE_MAX:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.definition import REQUIRED, Resource
 from neutrino.server.api.types import parse_attribute
@@ -20,7 +21,7 @@ MAX_BULK = 500
 class Item:
     """One object of a request: its values with defaults, and the names that the client gave."""
 
-    values: dict[str, Any]
+    values: Object
     given: tuple[str, ...]
 
 
@@ -61,13 +62,13 @@ def _only(resource: Resource, body: Any) -> Any:
     return body[resource.name]
 
 
-def _checked(resource: Resource, one: Any, verb: str) -> dict[str, Any]:
+def _checked(resource: Resource, one: Any, verb: str) -> Object:
     if not isinstance(one, dict):
         raise errors.HTTPBadRequest(f"'{resource.name}' in the body is not a JSON object.")
     unknown = [name for name in one if SYNONYMS.get(name, name) not in resource.by_name]
     if unknown:
         raise errors.HTTPBadRequest(f"A {resource.name} has no attribute {', '.join(map(repr, unknown))}.")
-    out: dict[str, Any] = {}
+    out: Object = {}
     for given, value in one.items():
         name = SYNONYMS.get(given, str(given))
         if name in out and out[name] != value:
@@ -86,7 +87,7 @@ SYNONYMS = {"tenant_id": "project_id", "target_project": "target_tenant"}
 
 def _to_create(resource: Resource, one: Any, context: Context) -> Item:
     given = _checked(resource, one, "POST")
-    values: dict[str, Any] = {}
+    values: Object = {}
     for attribute in resource.attributes:
         if attribute.name in given:
             values[attribute.name] = parse_attribute(attribute.name, attribute.type, given[attribute.name])
@@ -100,7 +101,7 @@ def _to_create(resource: Resource, one: Any, context: Context) -> Item:
     return Item(values, tuple(given))
 
 
-def _is_for_all(resource: Resource, values: dict[str, Any], context: Context) -> bool:
+def _is_for_all(resource: Resource, values: Object, context: Context) -> bool:
     """Whether the object is for the whole cloud, which only an administrator may ask for."""
     if not resource.cloud_wide or values.get("project_id", "") is not None:
         return False

@@ -32,8 +32,6 @@ from neutrino.server.db.tables.routers import (
     conntrack_helpers,
     distributed_port_hosts,
     dvr_host_macs,
-    flavor_service_profiles,
-    flavors,
     floatingips,
     ha_networks,
     ha_router_networks,
@@ -42,7 +40,6 @@ from neutrino.server.db.tables.routers import (
     router_l3_agents,
     router_ports,
     routers,
-    service_profiles,
 )
 from neutrino.server.db.tables.security_groups import (
     default_security_group_rules,

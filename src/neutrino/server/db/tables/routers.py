@@ -126,31 +126,6 @@ dvr_host_macs = table("dvr_host_macs", text(255, "host", primary_key=True), text
 # The hosts that reported a distributed router's port as wired; such a port has no binding to one host.
 distributed_port_hosts = table("distributed_port_hosts", owner("port_id", "ports"), text(255, "host", primary_key=True))
 
-flavors = table(
-    "flavors",
-    primary_id(),
-    text(255, "name", default=""),
-    text(1024, "description", nullable=True),
-    text(36, "service_type"),
-    flags("enabled", default=True),
-    json("service_profiles"),
-)
-
-service_profiles = table(
-    "service_profiles",
-    primary_id(),
-    text(1024, "description", nullable=True),
-    text(1024, "driver", default=""),
-    text(4096, "metainfo", default=""),
-    flags("enabled", default=True),
-)
-
-flavor_service_profiles = table(
-    "flavor_service_profiles",
-    owner("flavor_id", "flavors"),
-    reference("service_profile_id", "service_profiles", primary_key=True),
-)
-
 # Auto-allocated topology: the default network and router of a project, created on first use.
 auto_allocated_topologies = table(
     "auto_allocated_topologies",

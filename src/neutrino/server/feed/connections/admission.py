@@ -20,6 +20,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
 from neutrino.feed.messages import HOST_HEADER
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.feed.connections.credentials import HostCredential, digest
 
@@ -138,7 +139,7 @@ class Refusals:
     def forget(self, host: str) -> None:
         self._by_host.pop(host, None)
 
-    def recent(self) -> dict[str, dict[str, Any]]:
+    def recent(self) -> dict[str, Object]:
         """May be called in any thread."""
         since = self.clock() - REFUSED_SECONDS
         found = tuple(self._by_host.copy().items())

@@ -17,6 +17,7 @@ from neutrino.model.dhcp import DhcpNetwork, DhcpOption, DhcpPort, DnsName
 from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.feed.declarations import NO_ADDITIONS, Added, Additions, Changed
 from neutrino.server.feed.readers.rows import (
     Ids,
@@ -68,7 +69,7 @@ def read_networks(connection: Connection, ids: Ids) -> Iterator[tuple[str, Netwo
         yield row.id, NetworkRecord(network, dhcp, frozenset(agents.get(row.id, ())))
 
 
-def _subnet(row: Any) -> m.Subnet:
+def _subnet(row: NamedRow) -> m.Subnet:
     routes = tuple((route["destination"], route["nexthop"]) for route in _decode(row.host_routes))
     servers, segment_id = texts.decode(row.dns_nameservers), row.segment_id or ""
     return build(m.Subnet, row, dns_nameservers=servers, host_routes=routes, segment_id=segment_id)
@@ -148,7 +149,7 @@ def _steering_of(hints: str) -> str:
     return str(switch.get("other_config", {}).get("tx-steering", ""))
 
 
-def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], added: Added) -> tuple[PortRecord, m.Port]:
+def _record(row: NamedRow, bindings: Sequence[NamedRow], tunnels: set[str], added: Added) -> tuple[PortRecord, m.Port]:
     """A port with its bindings, and without a host."""
     fixed = decode_fixed_ips(row.fixed_ips)
     pairs = _pairs.decode(row.allowed_address_pairs) if row.allowed_address_pairs != "[]" else ()
@@ -176,7 +177,7 @@ def _record(row: Any, bindings: Sequence[Any], tunnels: set[str], added: Added) 
     return PortRecord(row.id, network_id, bound, forwarding, group_set, members, dhcp), port
 
 
-def _bound(port: m.Port, binding: Any) -> m.Port:
+def _bound(port: m.Port, binding: NamedRow) -> m.Port:
     return msgspec.structs.replace(
         port,
         host=intern(binding.host),
@@ -201,7 +202,7 @@ def read_security_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str
         yield row.id, build(m.SecurityGroup, row, rules=tuple(rules[row.id]))
 
 
-def _rule(row: Any) -> m.Rule:
+def _rule(row: NamedRow) -> m.Rule:
     protocol = None if row.protocol is None else protocol_number(row.protocol)
     return build(m.Rule, row, protocol=protocol, remote_ip_prefix=row.normalized_cidr or row.remote_ip_prefix)
 

@@ -13,10 +13,11 @@ from sqlalchemy.engine import Connection
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup, read
+from neutrino.server.db.sql import Condition, NamedRow, Selection
 from neutrino.server.ipam.delegated import in_provisional
 
 Ids = Sequence[str] | None  # None: all
-Statement = RowsLookup | sa.Select[Any]
+Statement = RowsLookup | Selection
 MAX_IDS = 1000  # databases bound the number of parameters of a statement
 # Numbers of ids for which a query has a text; others are filled up. Making a text takes longer than executing it.
 # Up to 128: statements of a thousand ids took 50 MB of the feed process, and were executed no faster than several of 128.
@@ -29,7 +30,7 @@ texts = msgspec.json.Decoder(tuple[str, ...])
 fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
 
 
-def select(cls: type[msgspec.Struct], table: sa.Table, *more: Any) -> sa.Select[Any]:
+def select(cls: type[msgspec.Struct], table: sa.Table, *more: Any) -> Selection:
     """Selects the table's columns that are fields of the type, and `more`, such as JSON columns, which need decoding."""
     names = cls.__struct_fields__
     columns = [column for column in table.c if column.name in names and column.type is not t.Json]
@@ -68,7 +69,7 @@ def _parameters(type_: sa.types.TypeEngine[Any]) -> list[sa.BindParameter[Any]]:
     return [sa.bindparam(name, type_=type_) for name in _NAMES]
 
 
-def one_of(column: Any, values: Iterable[str]) -> sa.ColumnElement[bool]:
+def one_of(column: Any, values: Iterable[str]) -> Condition:
     """A condition with constants. Unlike with `in_`, its text does not depend on values, so its statement can be kept."""
     return sa.or_(*(column == value for value in values))
 
@@ -87,7 +88,7 @@ def decode_fixed_ips(text: str) -> tuple[FixedIp, ...]:
     return tuple(FixedIp(intern(each.subnet_id), each.ip_address) for each in found)
 
 
-def build(cls: type[S], row: Any, **values: Any) -> S:
+def build(cls: type[S], row: NamedRow, **values: Any) -> S:
     """A value whose fields are the given values, or else the row's columns of the same names."""
     found = {name: row[position] for name, position in _positions(cls, row._fields, tuple(values))}
     return cls(**found, **values)

@@ -6,14 +6,14 @@ the next level bound on other segments (a top-of-rack switch above a vSwitch), o
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row
 from neutrino.server.db.transaction import Transaction
@@ -34,7 +34,7 @@ from neutrino.server.ml2.ports.lease_providers import has_live_provider
 from neutrino.server.ml2.segments import read_segments
 
 LOG = logging.getLogger(__name__)
-Levels = tuple[Mapping[str, Any], ...]
+Levels = tuple[Values, ...]
 MAX_LEVELS = 10  # as in Neutron
 
 
@@ -43,7 +43,7 @@ class Binding:
     """Result of binding a port."""
 
     vif_type: str = VIF_UNBOUND
-    vif_details: Mapping[str, Any] = field(default_factory=dict)
+    vif_details: Values = field(default_factory=dict)
     levels: Levels = ()
     agent_wires: bool = False
 
@@ -122,7 +122,7 @@ def _of_addresses(connection: Connection, port: Object, segments: list[Segment])
     return [segment for segment in segments if segment.id in own] if own else segments
 
 
-def binding_row(port: Mapping[str, Any], binding: Binding, status: str = "ACTIVE") -> Object:
+def binding_row(port: Values, binding: Binding, status: str = "ACTIVE") -> Object:
     return {
         "port_id": port["id"],
         "host": port["binding:host_id"],

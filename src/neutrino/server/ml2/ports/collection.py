@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.resources.port import COMPUTE_OWNER
@@ -307,11 +306,11 @@ class Ports:
         return after
 
     def addresses_after(
-        self, connection: Connection, before: Object, after: Object, requested: Sequence[Mapping[str, Any]] | None
+        self, connection: Connection, before: Object, after: Object, requested: Sequence[Values] | None
     ) -> list[FixedIp]:
         """Addresses of a port after an update; `requested` None: only its MAC has changed."""
         network_id = before["network_id"]
-        subnets: Sequence[Mapping[str, Any]] = subnets_of(connection, [network_id])[network_id]
+        subnets: Sequence[Values] = subnets_of(connection, [network_id])[network_id]
         if requested:
             registry, host = self.binder.registry, after["binding:host_id"]
             subnets = usable_subnets(connection, registry, subnets, host, requested) or subnets

@@ -8,10 +8,9 @@ the profile when it binds the port; when the instance releases the card, the por
 the card's next user can have it.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.api import types as t
 
@@ -22,7 +21,7 @@ DIRECT_PHYSICAL = "direct-physical"
 TRUSTED, CAPABILITIES, DEVICE_MAC = "trusted", "capabilities", "device_mac_address"  # keys of the profile
 
 
-def of_new_port(values: Mapping[str, Any]) -> Object:
+def of_new_port(values: Values) -> Object:
     """The attributes of a new port, and its profile."""
     given = {name: values.get(name) for name in NAMES}
     profile = values.get(PROFILE) or {}
@@ -35,12 +34,12 @@ def of_new_port(values: Mapping[str, Any]) -> Object:
     return {**given, PROFILE: shown_profile(profile, given["trusted"])}
 
 
-def shown_profile(profile: Mapping[str, Any], trusted: bool | None) -> Object:
+def shown_profile(profile: Values, trusted: bool | None) -> Object:
     """The profile as the port shows it: with `trusted`, if the port has it."""
     return dict(profile) if trusted is None else {**profile, TRUSTED: trusted}
 
 
-def own_profile(port: Mapping[str, Any]) -> Object:
+def own_profile(port: Values) -> Object:
     """The profile of a port's binding: without what the port itself adds to it."""
     profile = dict(port[PROFILE])
     if port["trusted"] is not None:
@@ -48,7 +47,7 @@ def own_profile(port: Mapping[str, Any]) -> Object:
     return profile
 
 
-def is_bound_differently(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def is_bound_differently(before: Values, after: Values) -> bool:
     """Whether an update needs another binding. `trusted` alone does not: the instance would lose its connection."""
     if any(after[name] != before[name] for name in BINDING_NAMES):
         return True
@@ -58,7 +57,7 @@ def is_bound_differently(before: Mapping[str, Any], after: Mapping[str, Any]) ->
     return next(profiles) != next(profiles)
 
 
-def device_mac(port: Mapping[str, Any]) -> str | None:
+def device_mac(port: Values) -> str | None:
     """The MAC of the card that a port is bound to, if its profile has one."""
     if port.get(VNIC_TYPE) != DIRECT_PHYSICAL or not (port.get(PROFILE) or {}).get(DEVICE_MAC):
         return None
@@ -68,7 +67,7 @@ def device_mac(port: Mapping[str, Any]) -> str | None:
         raise errors.InvalidInput(f"Invalid input for {PROFILE}: {DEVICE_MAC}: {error}.") from None
 
 
-def mac_after(before: Mapping[str, Any], after: Mapping[str, Any], new_mac: Callable[[], str]) -> str:
+def mac_after(before: Values, after: Values, new_mac: Callable[[], str]) -> str:
     """The MAC of a port after an update: the card's, or a new one if its instance has released the card."""
     mac = device_mac(after)
     if mac is not None:

@@ -5,13 +5,12 @@ the instance, and a refusal would fail its boot. It is assigned its own when the
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model.dns_names import first_label, is_of_another_address
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode
 
@@ -19,9 +18,7 @@ NameFor = Callable[[str, str], dict[str, str]]  # (dns_name, address): the addre
 _p = t.ports.c
 
 
-def assigned(
-    connection: Connection, port: Object, before: Object | None, network: Mapping[str, Any], name_for: NameFor
-) -> Object:
+def assigned(connection: Connection, port: Object, before: Object | None, network: Values, name_for: NameFor) -> Object:
     """The port with names that lead to its project, after the extension drivers have decided on them."""
     label, names = first_label(port["dns_name"]), port["dns_assignment"]
     if not label or not names or (before is not None and names == before["dns_assignment"]):
@@ -38,7 +35,7 @@ def holds(dns_name: str, names: Iterable[Mapping[str, str]]) -> bool:
     return not hostnames or first_label(dns_name) in hostnames
 
 
-def _is_taken(connection: Connection, port: Object, label: str, network: Mapping[str, Any]) -> bool:
+def _is_taken(connection: Connection, port: Object, label: str, network: Values) -> bool:
     """Whether a port of another project on the network has the name."""
     if not network["shared"] and port["project_id"] == network["project_id"]:
         return False  # the owner of the network decides about it; most networks have ports of one project only

@@ -14,7 +14,7 @@ port, and so no distributed copy of one either.
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -22,6 +22,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
 from neutrino.server.db import tables as t
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ipam.delegated import PROVISIONAL
 
@@ -161,12 +162,12 @@ def _servers_on_segments(connection: Connection, port_ids: Sequence[str]) -> dic
     return out
 
 
-def _providers(rows: Sequence[Any], host: str) -> list[DhcpAgent]:
+def _providers(rows: Sequence[NamedRow], host: str) -> list[DhcpAgent]:
     known = [(row.scheduled, _agent(row)) for row in rows]
     on_host = next((agent for _, agent in known if agent.host == host), None)
     return choose_providers([agent for scheduled, agent in known if scheduled], on_host)
 
 
-def _agent(row: Any) -> DhcpAgent:
+def _agent(row: NamedRow) -> DhcpAgent:
     distributed = msgspec.json.decode(row.configurations).get(words.DHCP_DISTRIBUTED) is True
     return DhcpAgent(row.host, bool(row.admin_state_up), row.heartbeat_timestamp, distributed)

@@ -10,7 +10,7 @@ change, and is ignored: the host receives the newer revision and reports for tha
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContext
@@ -199,7 +200,7 @@ class Provisioning:
     def _set_status(
         self,
         tx: Transaction,
-        rows: Sequence[Any],
+        rows: Sequence[NamedRow],
         status: str,
         ports: Mapping[str, Object],
         networks: Mapping[str, Object],
@@ -219,7 +220,7 @@ class Provisioning:
         return contexts
 
 
-def _is_current(port: Any, reports: Mapping[tuple[str, str], int | None]) -> bool:
+def _is_current(port: NamedRow, reports: Mapping[tuple[str, str], int | None]) -> bool:
     """Whether a report is for the port's present binding and revision."""
     if port.vif_type in (VIF_UNBOUND, VIF_FAILED) or (port.id, port.host) not in reports:
         return False

@@ -1,10 +1,10 @@
 """Values of a port that follow from the request alone, and new ports of the server's own services. Pure."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.api.types import comparable, first_duplicate
 from neutrino.server.ml2.ports import hardware
@@ -22,7 +22,7 @@ def new_mac(base: str) -> str:
     return ":".join([*kept, random.randbytes(6 - len(kept)).hex(":")])
 
 
-def address_pairs(pairs: Sequence[Mapping[str, Any]], mac: str, maximum: int) -> list[Object]:
+def address_pairs(pairs: Sequence[Values], mac: str, maximum: int) -> list[Object]:
     """The pairs, each with a MAC: the port's own where none is given."""
     if 0 <= maximum < len(pairs):
         raise errors.AllowedAddressPairExhausted(quota=maximum)
@@ -33,7 +33,7 @@ def address_pairs(pairs: Sequence[Mapping[str, Any]], mac: str, maximum: int) ->
     return full
 
 
-def dhcp_options(before: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]]) -> list[Object]:
+def dhcp_options(before: Sequence[Values], given: Sequence[Values]) -> list[Object]:
     """The options after a request, which sets those it names and removes those with a null value."""
     options = {(o["opt_name"], o["ip_version"]): dict(o) for o in before}
     for option in given:

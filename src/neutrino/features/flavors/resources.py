@@ -1,6 +1,6 @@
-"""Flavors, their service profiles, and service providers."""
+"""Resources: flavors, their service profiles, and service providers."""
 
-from neutrino.server import errors
+from neutrino.features.flavors import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
 from neutrino.server.api.resources.common import ID, NAME

@@ -1,0 +1,1 @@
+"""Availability zones: a zone exists if an agent reports it."""

@@ -1,0 +1,1 @@
+"""Flavors of routers and VPN services, their service profiles, and service providers."""
