@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.securitygroups.checks import check_rule
 from tests.api.conftest import configuration_text
+from tests.support.commands import run_neutrino
 from tests.support.databases import new_database
 
 VERSIONS = Path(schema.__file__).parent / "migrations" / "versions"
@@ -182,9 +182,7 @@ def test_an_empty_database_is_refused_when_it_must_not_be_changed(db: Database) 
 def test_processes_that_start_together(url: str, tmp_path: Path) -> None:
     path = tmp_path / "neutrino.conf"
     path.write_text(configuration_text(url))
-    program = Path(sys.executable).with_name("neutrino")
-    argv = [str(program), "db", "upgrade", "--config-file", str(path)]
-    started = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(3)]
-    ended = [(process.communicate(timeout=180)[0].decode(), process.returncode) for process in started]
-    assert [code for _, code in ended] == [0, 0, 0], ended
-    assert all(f"schema version: {schema.HEAD}" in text for text, _ in ended)
+    with ThreadPoolExecutor(3) as pool:
+        ended = [*pool.map(lambda _: run_neutrino(["db", "upgrade", "--config-file", str(path)]), range(3))]
+    assert [done.status for done in ended] == [0, 0, 0], ended
+    assert all(f"schema version: {schema.HEAD}" in done.out for done in ended)

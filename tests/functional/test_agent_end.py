@@ -8,7 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.support.neutrino import PROGRAM, configuration
+from tests.support.launcher import PROGRAM
+from tests.support.neutrino import configuration
 
 QUITTING = 1
 HANGS = 120  # seconds, for which the agent waits for the switch

@@ -320,7 +320,7 @@ def test_a_rotated_credential_needs_no_restart(server: Neutrino, switch: OpenVSw
 
 def test_sighup_names_what_needs_a_restart(agent: Agent) -> None:
     text = agent.config.read_text()
-    agent.config.write_text(text.replace("check_interval = 0.2", "check_interval = 0.3\nvxlan_udp_port = 4790"))
+    agent.config.write_text(text.replace("check_interval = 1", "check_interval = 2\nvxlan_udp_port = 4790"))
     agent.process.send_signal(signal.SIGHUP)
     wait_until(lambda: "configuration reloaded" in agent.log, timeout=60, what="reload", failed=lambda: None)
     assert "need a restart of the agent: [agent] vxlan_udp_port" in agent.log

@@ -15,7 +15,8 @@ from neutrino.cli import cloud
 from neutrino.cli.errors import CommandError
 from neutrino.cli.parser import Parser
 from tests.support.keystone import Keystone
-from tests.support.neutrino import PROGRAM, Caller, Neutrino, with_keystone
+from tests.support.launcher import PROGRAM
+from tests.support.neutrino import Caller, Neutrino, with_keystone
 
 PASSWORD = "secret"
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from neutrino.cli.main import build_parser
-from tests.support.commands import Commands, Done, Leaf, leaves, loaded
-from tests.support.neutrino import PROGRAM, configuration
+from tests.support.commands import Done, Leaf, leaves, run_neutrino
+from tests.support.launcher import PROGRAM
+from tests.support.neutrino import configuration
 from tests.support.ports import free_port
 from tests.support.process import wait_until
 
@@ -31,11 +32,6 @@ GARBAGE = {
     "a loop": b"[DEFAULT]\nstate_path = $state_path\n",
 }
 STATUSES = (1, 2, 3)
-
-
-@pytest.fixture
-def run() -> Commands:
-    return loaded()
 
 
 @pytest.fixture
@@ -76,8 +72,8 @@ def test_the_commands_are_found() -> None:
 
 
 @pytest.mark.parametrize("leaf", LEAVES, ids=names(LEAVES))
-def test_an_unknown_option(run: Commands, leaf: Leaf) -> None:
-    done = run([*leaf.words, *leaf.arguments, "--no-such-option"])
+def test_an_unknown_option(leaf: Leaf) -> None:
+    done = run_neutrino([*leaf.words, *leaf.arguments, "--no-such-option"])
     if "exec" in leaf.words or (leaf.words[0] in ("vm", "lab") and done.status == 1):
         return  # the rest of the line is the command of an instance
     assert done.status == 2
@@ -86,8 +82,8 @@ def test_an_unknown_option(run: Commands, leaf: Leaf) -> None:
 
 @pytest.mark.parametrize("command", sorted({leaf.words[0] for leaf in LEAVES}))
 @pytest.mark.parametrize("output", ["broken", "closed", "/dev/full"])
-def test_help_without_a_reader(run: Commands, command: str, output: str) -> None:
-    done = run([command, "--help"], output=output)
+def test_help_without_a_reader(command: str, output: str) -> None:
+    done = run_neutrino([command, "--help"], output=output)
     assert "Traceback" not in done.error
     assert "Exception ignored" not in done.error
     assert done.status in (0, 1, 141)
@@ -98,8 +94,8 @@ def test_help_without_a_reader(run: Commands, command: str, output: str) -> None
 
 
 @pytest.mark.parametrize("leaf", CONFIGURED, ids=names(CONFIGURED))
-def test_a_missing_configuration_file(run: Commands, leaf: Leaf, place: Path) -> None:
-    done = run(
+def test_a_missing_configuration_file(leaf: Leaf, place: Path) -> None:
+    done = run_neutrino(
         [*leaf.words, *leaf.arguments, "--config-file", f"{place}/none.conf", *_state(leaf, place)], directory=place
     )
     assert "none.conf" in refused(done)
@@ -109,10 +105,12 @@ def test_a_missing_configuration_file(run: Commands, leaf: Leaf, place: Path) ->
 
 @pytest.mark.parametrize("kind", GARBAGE)
 @pytest.mark.parametrize("leaf", CONFIGURED, ids=names(CONFIGURED))
-def test_garbage_in_a_configuration_file(run: Commands, leaf: Leaf, kind: str, place: Path) -> None:
+def test_garbage_in_a_configuration_file(leaf: Leaf, kind: str, place: Path) -> None:
     path = place / "garbage.conf"
     path.write_bytes(GARBAGE[kind].replace(b"PLACE", str(place).encode()))
-    done = run([*leaf.words, *leaf.arguments, "--config-file", str(path), *_state(leaf, place)], directory=place)
+    done = run_neutrino(
+        [*leaf.words, *leaf.arguments, "--config-file", str(path), *_state(leaf, place)], directory=place
+    )
     if leaf.words[0] == "doctor" and kind != "binary":  # it states what is wrong, as a finding
         assert done.status == 1
         assert "garbage.conf" in done.out
@@ -125,17 +123,19 @@ def test_garbage_in_a_configuration_file(run: Commands, leaf: Leaf, kind: str, p
 
 
 @pytest.mark.parametrize("leaf", CONFIGURED, ids=names(CONFIGURED))
-def test_a_configuration_file_without_permission(run: Commands, leaf: Leaf, place: Path) -> None:
+def test_a_configuration_file_without_permission(leaf: Leaf, place: Path) -> None:
     path = place / "secret.conf"
     path.write_text("[DEFAULT]\nauth_strategy = noauth\n")
     path.chmod(0o600)
     arguments = [*leaf.words, *leaf.arguments, "--config-file", str(path), *_state(leaf, place)]
-    assert "secret.conf" in refused(run(arguments, unprivileged=True, directory=place))
+    assert "secret.conf" in refused(run_neutrino(arguments, unprivileged=True, directory=place))
 
 
 @pytest.mark.parametrize("leaf", CONFIGURED, ids=names(CONFIGURED))
-def test_a_directory_as_configuration_file(run: Commands, leaf: Leaf, place: Path) -> None:
-    done = run([*leaf.words, *leaf.arguments, "--config-file", str(place), *_state(leaf, place)], directory=place)
+def test_a_directory_as_configuration_file(leaf: Leaf, place: Path) -> None:
+    done = run_neutrino(
+        [*leaf.words, *leaf.arguments, "--config-file", str(place), *_state(leaf, place)], directory=place
+    )
     refused(done)
 
 
@@ -143,9 +143,9 @@ def _state(leaf: Leaf, place: Path) -> list[str]:
     return ["--state", f"{place}/state"] if "--state" in leaf.options else []
 
 
-def test_a_lab_checks_its_configuration_files_first(run: Commands, place: Path) -> None:
+def test_a_lab_checks_its_configuration_files_first(place: Path) -> None:
     for option in ("--config-file", "--agent-config-file"):
-        done = run(["lab", "--state", f"{place}/lab", "up", option, f"{place}/none.conf"])
+        done = run_neutrino(["lab", "--state", f"{place}/lab", "up", option, f"{place}/none.conf"])
         assert refused(done) == f"neutrino: there is no configuration file {place}/none.conf"
     assert list(place.iterdir()) == []
 
@@ -157,7 +157,7 @@ STATEFUL = [leaf for leaf in LEAVES if leaf.words[0] in ("lab", "vm")]
 
 @pytest.mark.parametrize("leaf", STATEFUL, ids=names(STATEFUL))
 @pytest.mark.parametrize("unprivileged", [True, False], ids=["unprivileged", "no lab"])
-def test_labs_and_instances_that_do_not_exist(run: Commands, leaf: Leaf, place: Path, unprivileged: bool) -> None:
+def test_labs_and_instances_that_do_not_exist(leaf: Leaf, place: Path, unprivileged: bool) -> None:
     if not unprivileged and leaf.words in (("lab", "up"), ("lab", "demo")):
         return  # they would create one
     arguments = [*leaf.words, "--state", f"{place}/none", *leaf.arguments]
@@ -165,7 +165,7 @@ def test_labs_and_instances_that_do_not_exist(run: Commands, leaf: Leaf, place: 
         arguments += ["--", "true"]
     elif leaf.words[-1] in ("create", "vm"):
         arguments += ["--network", "blue"]
-    done = run(arguments, unprivileged=unprivileged, directory=place)
+    done = run_neutrino(arguments, unprivileged=unprivileged, directory=place)
     if not unprivileged and leaf.words == ("lab", "down"):
         assert (done.status, done.error) == (0, "")  # nothing to remove
         return
@@ -173,7 +173,7 @@ def test_labs_and_instances_that_do_not_exist(run: Commands, leaf: Leaf, place: 
 
 
 @pytest.mark.parametrize("command", ["server", "feed", "db version", "host list", "agent", "up"])
-def test_a_state_directory_without_permission(run: Commands, place: Path, command: str) -> None:
+def test_a_state_directory_without_permission(place: Path, command: str) -> None:
     """As an unprivileged user, in a directory of root's."""
     path = place / "neutrino.conf"
     settings = {"DEFAULT": {"auth_strategy": "noauth", "bind_port": free_port(), "state_path": place / "state"}}
@@ -183,30 +183,30 @@ def test_a_state_directory_without_permission(run: Commands, place: Path, comman
     words = [*command.split(), "--config-file", str(path)]
     if command == "up":
         words += ["--state", f"{place}/state", "--no-dataplane", "--port", str(free_port())]
-    refused(run(words, unprivileged=True, directory=place))
+    refused(run_neutrino(words, unprivileged=True, directory=place))
 
 
 # --- the server -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("leaf", ASKING, ids=names(ASKING))
-def test_a_server_that_is_not_there(run: Commands, leaf: Leaf) -> None:
+def test_a_server_that_is_not_there(leaf: Leaf) -> None:
     endpoint = f"http://127.0.0.1:{free_port()}"
-    done = run([*leaf.words, *leaf.arguments, "--endpoint", endpoint])
+    done = run_neutrino([*leaf.words, *leaf.arguments, "--endpoint", endpoint])
     refused(done)
     if leaf.words == ("status",):
         assert done.status == 3
 
 
 @pytest.mark.parametrize("leaf", ASKING, ids=names(ASKING))
-def test_a_cloud_that_is_not_there(run: Commands, leaf: Leaf, place: Path) -> None:
-    missing = run([*leaf.words, *leaf.arguments, "--os-cloud", "nowhere"], directory=place)
+def test_a_cloud_that_is_not_there(leaf: Leaf, place: Path) -> None:
+    missing = run_neutrino([*leaf.words, *leaf.arguments, "--os-cloud", "nowhere"], directory=place)
     assert "nowhere" in refused(missing)
     (place / "clouds.yaml").write_bytes(b"clouds: [\x00")
     environment = {"OS_CLIENT_CONFIG_FILE": str(place / "clouds.yaml")}
-    broken = run([*leaf.words, *leaf.arguments, "--os-cloud", "x"], environment=environment, directory=place)
+    broken = run_neutrino([*leaf.words, *leaf.arguments, "--os-cloud", "x"], environment=environment, directory=place)
     assert "clouds.yaml" in refused(broken)
-    incomplete = run([*leaf.words, *leaf.arguments], environment={"OS_AUTH_URL": "http://127.0.0.1:1/v3"})
+    incomplete = run_neutrino([*leaf.words, *leaf.arguments], environment={"OS_AUTH_URL": "http://127.0.0.1:1/v3"})
     refused(incomplete)
 
 
@@ -241,9 +241,9 @@ def responding(answer: bytes) -> Iterator[str]:
     ],
     ids=["not HTTP", "not JSON", "an empty object", "a list", "500", "403"],
 )
-def test_a_server_that_answers_something_else(run: Commands, leaf: Leaf, answer: bytes) -> None:
+def test_a_server_that_answers_something_else(leaf: Leaf, answer: bytes) -> None:
     with responding(answer) as url:
-        refused(run([*leaf.words, *leaf.arguments, "--endpoint", url]))
+        refused(run_neutrino([*leaf.words, *leaf.arguments, "--endpoint", url]))
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------------------------

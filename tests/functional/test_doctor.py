@@ -18,10 +18,11 @@ import sqlalchemy as sa
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from tests.support.agent import add_host
-from tests.support.commands import Done, loaded
+from tests.support.commands import Done, run_neutrino
 from tests.support.doctor import certificate
+from tests.support.launcher import PROGRAM
 from tests.support.mariadb import MariaDB
-from tests.support.neutrino import PROGRAM, Neutrino, configuration
+from tests.support.neutrino import Neutrino, configuration
 from tests.support.ports import free_port
 from tests.support.postgres import Postgres
 from tests.support.process import wait_until
@@ -51,7 +52,7 @@ def server(pem: Path, secure: str) -> Iterator[Neutrino]:
 
 def doctor(path: Path, *arguments: str, **environment: str) -> tuple[int, dict[str, dict[str, Any]]]:
     """The exit status, and the findings by kind."""
-    done = loaded()(["doctor", "--json", "--config-file", str(path), *arguments], environment=environment)
+    done = run_neutrino(["doctor", "--json", "--config-file", str(path), *arguments], environment=environment)
     assert done.error == "", done.error
     return done.status, {each["kind"]: each for each in json.loads(done.out)["findings"]}
 
@@ -75,7 +76,7 @@ def agent_file(directory: Path, server: Neutrino | None = None, **sections: dict
 
 
 def status(server: Neutrino, *arguments: str) -> Done:
-    return loaded()(["status", "--endpoint", server.url, *arguments])
+    return run_neutrino(["status", "--endpoint", server.url, *arguments])
 
 
 # --- a server ---------------------------------------------------------------------------------------------------------

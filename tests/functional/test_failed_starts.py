@@ -12,9 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.certificates import Authority
-from tests.support.commands import loaded
+from tests.support.commands import run_neutrino
+from tests.support.launcher import PROGRAM
 from tests.support.machine import Machine
-from tests.support.neutrino import PROGRAM, configuration
+from tests.support.neutrino import configuration
 from tests.support.ports import free_port
 from tests.support.up import up
 
@@ -49,7 +50,7 @@ def started(
     here: Machine | None, arguments: Sequence[str], before: Sequence[str], cwd: str | Path
 ) -> tuple[int, str, str]:
     if not before:
-        done = loaded()(arguments, directory=cwd, inside=here.pid if here is not None else None)
+        done = run_neutrino(arguments, directory=cwd, inside=here.pid if here is not None else None)
         return done.status, done.out, done.error
     assert here is None
     argv = [*before, str(PROGRAM), *arguments]
@@ -230,7 +231,7 @@ def newer(database: Path) -> None:
 @pytest.mark.parametrize("command", ["server", "feed", "up"])
 def test_a_database_of_a_newer_release(here: Machine, tmp_path: Path, command: str) -> None:
     path = server_file(tmp_path)
-    assert loaded()(["db", "upgrade", "--config-file", str(path)]).status == 0
+    assert run_neutrino(["db", "upgrade", "--config-file", str(path)]).status == 0
     newer(tmp_path / "server" / "neutrino.sqlite")
     message = refused(here, command, "--config-file", path, cwd=tmp_path)
     assert "was written by a newer release (schema 9999" in message

@@ -28,7 +28,7 @@ from neutrino.model.agents import OVS, AgentState
 from neutrino.server.config import OPTIONS
 from neutrino.server.feed.server import RETRY_SECONDS
 from neutrino.tls import ClientContext
-from tests.support.commands import loaded
+from tests.support.commands import run_neutrino
 from tests.support.feed import until
 from tests.support.feed_raw import Raw
 from tests.support.memory import alive, tree
@@ -49,7 +49,7 @@ STATE = AgentState(
 
 
 def command(server: Neutrino, *words: str) -> str:
-    done = loaded()(["host", *words, "--config-file", str(server.config)])
+    done = run_neutrino(["host", *words, "--config-file", str(server.config)])
     assert done.status == 0, done.error
     return done.out.strip()
 
@@ -219,7 +219,7 @@ def test_versions_and_messages_that_are_not_understood() -> None:
 def test_options_that_are_refused(tmp_path: Path, program: str, bind: str, words: str) -> None:
     path = tmp_path / "neutrino.conf"
     path.write_text(f"[DEFAULT]\nstate_path={tmp_path}\nauth_strategy=noauth\n[feed]\nrun=true\nbind={bind}\n")
-    done = loaded()([program, "--config-file", str(path)])
+    done = run_neutrino([program, "--config-file", str(path)])
     assert done.status == 2
     assert words in done.error
 

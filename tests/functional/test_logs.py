@@ -16,7 +16,8 @@ import pytest
 
 from neutrino.agent.metadata import counts
 from tests.support.certificates import Authority
-from tests.support.neutrino import PROGRAM, Caller, Neutrino
+from tests.support.launcher import PROGRAM
+from tests.support.neutrino import Caller, Neutrino
 from tests.support.ports import free_port
 from tests.support.process import wait_until
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import http.client
+import importlib.metadata
 import os
 import re
 import shutil
@@ -17,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.support.agent import Agent, wait_for_status
-from tests.support.isolation import in_machines_network
 from tests.support.keystone import Keystone
 from tests.support.machine import Machine
 from tests.support.mariadb import MariaDB
@@ -44,23 +45,49 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("runtime")
     environment = directory / "venv"
     _run(sys.executable, "-m", "venv", "--without-pip", str(environment))
+    packages = environment / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    for requirement in _locked("requirements.lock"):
+        if requirement.marker is None or requirement.marker.evaluate():
+            _copy(requirement, packages)
     source = directory / "source"  # a copy: building leaves files in the source tree
     for name in ("pyproject.toml", "LICENSE", "README.md"):
         source.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, source)
     shutil.copytree(ROOT / "src" / "neutrino", source / "src" / "neutrino")
-    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "install"]
-    pip += ["--quiet", "--disable-pip-version-check", "--no-compile"]
-    _run(*in_machines_network([*pip, "--require-hashes", "-r", str(ROOT / "requirements.lock")]))
-    _run(*pip, "--no-deps", "--no-build-isolation", str(source))
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "--disable-pip-version-check"]
+    _run(*pip, "install", "--quiet", "--no-compile", "--no-deps", "--no-build-isolation", str(source))
+    _run(*pip, "check")  # no package lacks another
     return environment / "bin" / "neutrino"
+
+
+def _locked(name: str) -> dict[Requirement, str]:
+    """The packages of a lock, with their hashes."""
+    lines = (ROOT / name).read_text().replace("\\\n", "").splitlines()
+    parts = (line.partition("--hash") for line in lines if not line.startswith("#"))
+    return {Requirement(package): hashes for package, _, hashes in parts}
+
+
+def _copy(requirement: Requirement, packages: Path) -> None:
+    """Install a package as it is here, with its compiled modules, in a tenth of the time that pip takes."""
+    installed = importlib.metadata.distribution(requirement.name)
+    assert requirement.specifier.contains(installed.version), (
+        f"{requirement} is locked, and {installed.version} installed"
+    )
+    for file in installed.files or ():
+        if ".." not in file.parts:  # no program in bin/
+            (packages / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file.locate(), packages / file)
+
+
+def test_the_packages_are_those_of_the_tests() -> None:
+    """With the same hashes: those that were installed here are those of requirements.lock."""
+    assert _locked("requirements.lock").items() <= _locked("requirements-test.lock").items()
 
 
 def _run(*argv: str) -> str:
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
-        hint = "\nThis test needs the package index that pip uses here." if "pip" in argv else ""
-        pytest.fail(f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout}{done.stderr}{hint}")
+        pytest.fail(f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
 
 

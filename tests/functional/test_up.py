@@ -14,7 +14,8 @@ from openstack.config import OpenStackConfig
 from openstack.connection import Connection
 
 from tests.support.keystone import Keystone
-from tests.support.neutrino import PROGRAM, Caller, configuration, with_keystone
+from tests.support.launcher import PROGRAM
+from tests.support.neutrino import Caller, configuration, with_keystone
 from tests.support.ports import free_port, listening
 from tests.support.up import commands, up
 

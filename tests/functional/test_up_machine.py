@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.launcher import PROGRAM
 from tests.support.machine import Machine
-from tests.support.neutrino import PROGRAM
 from tests.support.process import wait_until
 from tests.support.up import commands, up
 

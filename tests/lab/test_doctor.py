@@ -14,7 +14,7 @@ import pytest
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.namespaces import host_command, run
 from neutrino.lab.settings import FABRIC, UNDERLAY
-from tests.support.commands import Done, loaded
+from tests.support.commands import Done, run_neutrino
 from tests.support.lab import network, open_group
 from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
@@ -44,7 +44,7 @@ def site(lab: Lab) -> Iterator[Lab]:
 def doctor(lab: Lab, host: str, *arguments: str) -> tuple[int, list[Finding]]:
     files = [word for path in lab.agent_config_files(host) for word in ("--config-file", str(path))]
     words = ["doctor", "--json", *files, *arguments]
-    done = loaded()(words, environment=lab.processes.environment(), inside=lab.holder(host))
+    done = run_neutrino(words, environment=lab.processes.environment(), inside=lab.holder(host))
     assert "Traceback" not in done.error
     assert done.status in (0, 1), done.error
     return done.status, json.loads(done.out)["findings"]
@@ -55,14 +55,14 @@ def kinds(findings: list[Finding]) -> set[str]:
 
 
 def status(lab: Lab, *arguments: str) -> Done:
-    return loaded()(["status", "--endpoint", lab.settings.url, *arguments])
+    return run_neutrino(["status", "--endpoint", lab.settings.url, *arguments])
 
 
 def test_a_healthy_lab(site: Lab) -> None:
     code, findings = doctor(site, "h1")
     assert (code, findings) == (0, [])
     files = ["--config-file", str(site.paths.server / "neutrino.conf")]
-    done = loaded()(["doctor", *files])
+    done = run_neutrino(["doctor", *files])
     assert (done.status, done.out.splitlines()[-1]) == (0, "8 checks of this server: no findings")
     # Agents report the dataplane and the server its processes a moment later.
     wait_until(lambda: status(site).status == 0, 60, "the status shows a problem")

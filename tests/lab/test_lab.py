@@ -31,7 +31,7 @@ from tests.support.lab import (
 from tests.support.lab_cleanup import clean
 from tests.support.lab_control import Lab
 from tests.support.lab_kinds import LabKind
-from tests.support.neutrino import PROGRAM
+from tests.support.launcher import PROGRAM
 from tests.support.ports import free_port
 
 SECONDS = 60

@@ -13,7 +13,7 @@ from neutrino.lab.errors import wait_until
 from tests.support.lab import address, group, network, open_group, pings, port
 from tests.support.lab_control import Lab
 from tests.support.lab_kinds import LabKind
-from tests.support.neutrino import PROGRAM
+from tests.support.launcher import PROGRAM
 from tests.support.routing_lab import attach, detach
 from tests.support.shared_labs import lab_of_kind
 

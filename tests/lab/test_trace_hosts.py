@@ -32,8 +32,8 @@ from tests.support.lab_guests import (
     wait_until_reachable,
 )
 from tests.support.lab_trace import SOON, Case, check, in_groups, pings, trace_once
+from tests.support.launcher import PROGRAM
 from tests.support.memory import tree
-from tests.support.neutrino import PROGRAM
 
 
 @dataclasses.dataclass

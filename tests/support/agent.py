@@ -6,8 +6,9 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from tests.support.commands import loaded
-from tests.support.neutrino import PROGRAM, Caller, Neutrino, Settings, configuration
+from tests.support.commands import run_neutrino
+from tests.support.launcher import PROGRAM
+from tests.support.neutrino import Caller, Neutrino, Settings, configuration
 from tests.support.openvswitch import OpenVSwitch
 from tests.support.process import TemporaryServer, wait_until
 
@@ -39,7 +40,7 @@ class Agent(TemporaryServer):
                 "local_ip": LOCAL_IP,
                 "bridge_mappings": "physnet1:br-phys",
             },
-            "agent": {"tunnel_types": "vxlan,gre,geneve", "check_interval": 0.2, "remove_stale_namespaces": False},
+            "agent": {"tunnel_types": "vxlan,gre,geneve", "check_interval": 1, "remove_stale_namespaces": False},
         }
         given: Mapping[str, Mapping[str, object]] = settings or {}
         self.settings = {
@@ -94,7 +95,7 @@ def run_command(server: Neutrino, argv: Sequence[str]) -> subprocess.CompletedPr
     if server.program != PROGRAM:
         command = [str(server.program), *argv]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    done = loaded()(argv)
+    done = run_neutrino(argv)
     return subprocess.CompletedProcess(argv, done.status, done.out, done.error)
 
 

@@ -22,7 +22,6 @@ _DEVICE = "shared-servers"
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 _RUN = ("/run/netns", "/run/openvswitch")
-_MACHINES_NETWORK = "NEUTRINO_TEST_MACHINES_NETWORK"  # in the environment, for workers too: a path of the namespace
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -31,18 +30,15 @@ def isolate() -> bool:
 
     Call it in the main thread before others start: unshare() affects one thread only.
     """
-    before = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         _check(_libc.unshare(_CLONE_NEWNS | _CLONE_NEWNET), "unshare")
     except PermissionError:
-        os.close(before)
         return False
-    os.environ.setdefault(_MACHINES_NETWORK, f"/proc/{os.getpid()}/fd/{before}")
-    _mount("none", "/", "none", _MS_REC | _MS_PRIVATE)
-    _mount("sysfs", "/sys", "sysfs")  # shows the devices of the network namespace in which it is mounted
+    mount("none", "/", "none", _MS_REC | _MS_PRIVATE)
+    mount("sysfs", "/sys", "sysfs")  # shows the devices of the network namespace in which it is mounted
     for directory in _RUN:
         Path(directory).mkdir(parents=True, exist_ok=True)
-        _mount("tests", directory, "tmpfs", 0, "mode=755")
+        mount("tests", directory, "tmpfs", 0, "mode=755")
     _ip("link", "set", "lo", "up")
     return True
 
@@ -58,19 +54,19 @@ def link_to_hub(hub: int, number: int) -> None:
         _ip("link", "set", device, "up", prefix=prefix)
 
 
-def in_machines_network(argv: Sequence[str]) -> list[str]:
-    """The command in the machine's network namespace, for programs that need the Internet, such as pip."""
-    machines = os.environ.get(_MACHINES_NETWORK)
-    return [*argv] if machines is None else ["nsenter", f"--net={machines}", "--", *argv]
+def new_mount_namespace() -> None:
+    """Give this process a mount namespace whose mounts stay in it."""
+    _check(_libc.unshare(_CLONE_NEWNS), "unshare")
+    mount("none", "/", "none", _MS_REC | _MS_PRIVATE)
+
+
+def mount(source: str, target: str, kind: str, flags: int = 0, options: str = "") -> None:
+    names = (source.encode(), target.encode(), kind.encode())
+    _check(_libc.mount(*names, ctypes.c_ulong(flags), options.encode()), f"mount {target}")
 
 
 def _ip(*words: str, prefix: Sequence[str] = ()) -> None:
     subprocess.run([*prefix, "ip", *words], check=True)
-
-
-def _mount(source: str, target: str, kind: str, flags: int = 0, options: str = "") -> None:
-    names = (source.encode(), target.encode(), kind.encode())
-    _check(_libc.mount(*names, ctypes.c_ulong(flags), options.encode()), f"mount {target}")
 
 
 def _check(result: int, what: str) -> None:

@@ -19,6 +19,7 @@ from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import EXTERNAL
 from tests.support.lab_control import Lab
 from tests.support.routing_lab import delete_router
+from tests.support.waiting import paced
 
 SOON = 30.0
 HTTP_NOT_FOUND = 404
@@ -158,6 +159,6 @@ def wait_for_host_state(lab: Lab, before: HostState) -> None:
         return not changed
 
     try:
-        wait_until(restored, SOON, "hosts are not as before")
+        wait_until(paced(restored), SOON, "hosts are not as before")
     except LabError:
         raise AssertionError("hosts are not as before:\n" + "\n".join(changed)) from None

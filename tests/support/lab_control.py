@@ -14,14 +14,23 @@ from typing import Any, TypeVar
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts.namespaces import in_host, in_network, vm_network
 from neutrino.lab.hosts.ovs import DATABASE, SWITCH
-from neutrino.lab.hosts.processes import STOP_SECONDS, read_namespace, read_pids, wait_for_end
+from neutrino.lab.hosts.processes import (
+    STOP_SECONDS,
+    has_mark,
+    is_alive,
+    mark,
+    read_namespace,
+    read_pids,
+    wait_for_end,
+)
 from neutrino.lab.instances.addressing import DhcpClient
 from neutrino.lab.instances.instances import PORT_SECONDS
 from neutrino.lab.instances.plug import Vm
-from neutrino.lab.lab import SERVER, START_SECONDS
+from neutrino.lab.lab import NEUTRINO, SERVER, START_SECONDS
 from neutrino.lab.lab import Lab as BaseLab
 from neutrino.lab.settings import UNDERLAY
 from tests.support.capture import Capture
+from tests.support.launcher import launch
 from tests.support.neutrino import Settings, configuration
 
 T = TypeVar("T")
@@ -43,6 +52,22 @@ class Lab(BaseLab):
         return Capture(lambda argv: self.popen(where, argv), device, expression)
 
     # --- server ---------------------------------------------------------------------------------------------------
+
+    def spawn_server(self) -> None:
+        if self.processes.pid(SERVER) is None:
+            files = [self.paths.server / "neutrino.conf", *self.settings.server_config_files]
+            options = [word for file in files for word in ("--config-file", str(file))]
+            self._launch(SERVER, ["server", *options], mark=(mark(self.paths.state), str(self.paths.mark)))
+
+    def _launch(self, name: str, argv: Sequence[str], **namespaces: Any) -> None:
+        """Start the server or an agent: quickly, as labs restart them a hundred times."""
+        with self.paths.log(name).open("ab") as log:
+            environment = self.processes.environment()
+            pid = launch(argv, log.fileno(), environment=environment, directory="/", **namespaces).pid
+        (self.paths.pids / name).write_text(f"{pid}\n")
+        state = self.paths.state
+        what = f"{name} has not entered its namespaces"
+        wait_until(lambda: has_mark(pid, state) or not is_alive(pid), START_SECONDS, what)
 
     def start_server(self, *, wait: bool = True) -> None:
         self.spawn_server()
@@ -72,6 +97,11 @@ class Lab(BaseLab):
             self.spawn_agent(host)
         if wait:
             self.wait_for_agent(host, since)
+
+    def spawn_agent(self, host: str) -> None:
+        self.check_host(host)
+        if self.agent_pid(host) is None:
+            self._launch(f"{host}-agent", self.agent_command(host)[len(NEUTRINO) :], inside=self.holder(host))
 
     def _time_after_last_start(self, host: str) -> str:
         """The API shows start times in seconds: a restart within the same second could not be distinguished."""

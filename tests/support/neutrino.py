@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,11 @@ import requests
 
 from tests.support.databases import prepared_sqlite
 from tests.support.keystone import Keystone
+from tests.support.launcher import PROGRAM
 from tests.support.memory import alive, tree
 from tests.support.ports import free_port
 from tests.support.process import TemporaryServer, wait_until
 
-PROGRAM = Path(sys.executable).with_name("neutrino")
 Settings = Mapping[str, Mapping[str, object]]
 
 

@@ -13,13 +13,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from neutrino.lab.timing import Deadline
+from tests.support.launcher import PROGRAM, Launched, launch
 
 # A killed test session cannot clean up; the kernel then ends its servers (PR_SET_PDEATHSIG). By a program that execs the
 # server: Python code in a forked child (preexec_fn) may deadlock on a lock that another thread held at the fork.
 ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
+
+Process = subprocess.Popen[bytes] | Launched
 
 
 def wait_until(ready: Callable[[], bool], *, timeout: float, what: str, failed: Callable[[], str | None]) -> None:
@@ -43,7 +46,7 @@ class TemporaryServer:
     def __init__(self) -> None:
         self._account = self._choose_account()
         self.directory = Path(tempfile.mkdtemp(prefix=f"neutrino-{self.name}-"))
-        self._processes: list[tuple[subprocess.Popen[bytes], signal.Signals]] = []
+        self._processes: list[tuple[Process, signal.Signals]] = []
         self._own(self.directory)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -121,17 +124,7 @@ class TemporaryServer:
         """Start a process that `stop` will end, and wait until it is ready."""
         log = self.directory / f"{Path(argv[0]).name}-{len(self._processes)}.log"
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                [*ENDS_WITH_US, *(str(part) for part in argv)],
-                cwd=self.directory,
-                env=self._environment(env),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                # A session of its own: Ctrl-C at the terminal signals pytest only, which then stops the servers in order.
-                start_new_session=True,
-                **self._identity(),
-            )
+            process = self._started([str(part) for part in argv], self._environment(env), output)
         self._processes.append((process, stop_signal))
 
         def failed() -> str | None:
@@ -140,6 +133,21 @@ class TemporaryServer:
             return f"ended with {process.returncode}:\n{log.read_text(errors='replace')[-4000:]}"
 
         wait_until(ready, timeout=timeout, what=str(argv[0]), failed=failed)
+
+    def _started(self, argv: Sequence[str], environment: Mapping[str, str], output: IO[bytes]) -> Process:
+        if argv[0] == str(PROGRAM):
+            return launch(argv[1:], output.fileno(), environment=environment, directory=self.directory)
+        return subprocess.Popen(
+            [*ENDS_WITH_US, *argv],
+            cwd=self.directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            # A session of its own: Ctrl-C at the terminal signals pytest only, which then stops the servers in order.
+            start_new_session=True,
+            **self._identity(),
+        )
 
     @property
     def pids(self) -> list[int]:

@@ -21,8 +21,9 @@ from neutrino.lab.lab import NEUTRINO
 from neutrino.lab.timing import scaled
 from neutrino.model.objects import Object
 from tests.support.addresses import pool
-from tests.support.commands import loaded
+from tests.support.commands import run_neutrino
 from tests.support.lab_control import Lab
+from tests.support.waiting import paced
 
 EXTERNAL = "external"
 MACHINE, MACHINE6 = "203.0.113.1", "2001:db8:203:113::1"
@@ -380,7 +381,7 @@ def drift_on(lab: Lab, host: str) -> str:
     """The output of `neutrino agent verify`; empty without drift."""
     argv = lab.agent_command(host, "verify")[len(NEUTRINO) :]
     # Labs ask some hundred times: a new process would load the agent's code each time.
-    done = loaded("neutrino.cli.agent")(argv, environment=lab.processes.environment(), inside=lab.holder(host))
+    done = run_neutrino(argv, environment=lab.processes.environment(), inside=lab.holder(host))
     return "" if done.status == 0 else done.out + done.error
 
 
@@ -392,7 +393,7 @@ def wait_until_no_drift(lab: Lab, host: str) -> None:
         return not found[0]
 
     try:
-        wait_until(right, SOON, f"{host} has drift")
+        wait_until(paced(right), SOON, f"{host} has drift")
     except LabError as error:
         raise LabError(f"{error}: {found[0]}") from None
 

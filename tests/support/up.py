@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.launcher import PROGRAM, launch
 from tests.support.machine import Machine
 from tests.support.memory import alive, tree
-from tests.support.neutrino import PROGRAM
 from tests.support.ports import free_port
-from tests.support.process import wait_until
+from tests.support.process import Process, wait_until
 
 READY = "Ctrl-C ends it"
 
 
 @dataclass
 class Up:
-    process: subprocess.Popen[bytes]
+    process: Process
     output: Path
     url: str
 
@@ -53,17 +53,23 @@ def up(
     port = free_port()
     output = directory / "output"
     environment = {"PATH": path or f"{PROGRAM.parent}:{os.environ['PATH']}", "HOME": str(directory)}
-    command = [*before, str(PROGRAM), "up", "--port", str(port), *arguments]
+    words = ["up", "--port", str(port), *arguments]
     with output.open("wb") as file:
-        process = subprocess.Popen(
-            on.inside(command) if on is not None else command,
-            cwd=directory,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process: Process
+        if before:
+            command = [*before, str(PROGRAM), *words]
+            process = subprocess.Popen(
+                on.inside(command) if on is not None else command,
+                cwd=directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        else:
+            inside, here = (on.pid, Path("/")) if on is not None else (None, directory)  # "/" as nsenter has it
+            process = launch(words, file.fileno(), environment=environment, directory=here, inside=inside)
     running = Up(process, output, f"http://127.0.0.1:{port}")
     try:
         wait_until(

@@ -15,3 +15,15 @@ def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
     while not condition():
         assert not deadline.has_passed(), f"it did not happen in {seconds:.0f} s"
         time.sleep(STEP_SECONDS)
+
+
+def paced(condition: Callable[[], bool], pause: float = 0.3) -> Callable[[], bool]:
+    """For a condition that takes much CPU time to find out: with a pause after each time that it does not hold."""
+
+    def holds() -> bool:
+        if condition():
+            return True
+        time.sleep(pause)
+        return False
+
+    return holds

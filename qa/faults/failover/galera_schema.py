@@ -13,7 +13,8 @@ from qa.bench.workbench import progress
 from qa.faults.failover.cloud import Result
 from qa.faults.failover.galera import DATABASE, Cluster
 from qa.faults.failover.ledger import NO_FIGURES
-from tests.support.neutrino import PROGRAM, configuration
+from tests.support.launcher import PROGRAM
+from tests.support.neutrino import configuration
 
 SECONDS = 300.0
 
