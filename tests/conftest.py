@@ -5,27 +5,24 @@ Each process that runs tests has network and mount namespaces of its own (`tests
 
 import fcntl
 import gc
-import os
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from xdist.scheduler import LoadFileScheduling
 
-from tests.order import Recorder, known_durations, ordered, unit_of_work
+from tests.order import Recorder, known_durations, ordered
 from tests.support.browser import Browser
 from tests.support.databases import create_schema
-from tests.support.isolation import isolate, link_to_hub
+from tests.support.isolation import isolate
 from tests.support.keystone import Keystone
 from tests.support.mariadb import MariaDB
 from tests.support.postgres import Postgres
 from tests.support.rabbitmq import RabbitMQ
-from tests.support.shared_servers import Server, SharedServers, shared_server
+from tests.support.shared_servers import Server, shared_server
+from tests.workers import WORKER
 
 TEMPLATE = "template_of_tests"
-SHARED = pytest.StashKey[SharedServers]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,30 +32,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # A shell starts background jobs with SIGINT ignored, which all programs of the tests would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    isolated = isolate()
-    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
-    if worker is not None:
-        if "hub" in worker:
-            link_to_hub(worker["hub"], worker["number"])
-        return
-    if isolated and getattr(config.option, "numprocesses", None):  # it hands the tests to workers
-        config.stash[SHARED] = SharedServers()
+    if not config.getoption("--workers", default=0):  # workers are isolated one by one
+        isolate()
     if path := config.getoption("--record-durations"):
         config.pluginmanager.register(Recorder(path))
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if SHARED in config.stash:
-        config.stash[SHARED].close()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Tell a worker where the shared servers are."""
-    if SHARED in node.config.stash:
-        node.workerinput["hub"] = os.getpid()
-        node.workerinput["number"] = int(node.gateway.id.removeprefix("gw"))
-        node.workerinput["servers"] = node.config.stash[SHARED].address
 
 
 @pytest.hookimpl(wrapper=True)
@@ -76,21 +53,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = ordered(items, known_durations())
 
 
-class Scheduling(LoadFileScheduling):
-    def _split_scope(self, nodeid: str) -> str:
-        return unit_of_work(nodeid)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
-    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
-
-
 def running(kind: type[Server], request: pytest.FixtureRequest) -> Iterator[Server]:
     """The server that all workers share, or one of this process."""
-    worker = getattr(request.config, "workerinput", {})
-    if "servers" in worker:
-        yield shared_server(worker["servers"], kind)
+    worker = request.config.stash.get(WORKER, None)
+    if worker is not None and worker.servers:
+        yield shared_server(worker.servers, kind)
     else:
         with kind() as server:
             yield server
@@ -135,7 +102,8 @@ def rabbitmq(request: pytest.FixtureRequest) -> Iterator[RabbitMQ]:
 @pytest.fixture(scope="session")
 def keystone(request: pytest.FixtureRequest) -> Iterator[Keystone]:
     for server in running(Keystone, request):
-        server.region += f"-{getattr(request.config, 'workerinput', {}).get('workerid', 'own')}"
+        worker = request.config.stash.get(WORKER, None)
+        server.region += f"-{worker.number if worker is not None else 'own'}"
         yield server
 
 
