@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from stevedore.extension import ExtensionManager
 
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
@@ -19,14 +18,17 @@ from neutrino.server.ml2.segments import Segments, SegmentsInUse
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.test_bad_input import send
-from tests.drivers.installed import install
+from tests.drivers.installed import installed
+
+
+@pytest.fixture(scope="module")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with installed(tmp_path_factory.mktemp("drivers"), "logger", "rack", "faulty"):
+        yield
 
 
 @pytest.fixture
-def server(another_server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    for name in ("logger", "rack", "faulty"):
-        monkeypatch.syspath_prepend(str(install(name, tmp_path)))
-    ExtensionManager.ENTRY_POINT_CACHE.clear()  # it caches entry points by their group alone
+def server(another_server: Callable[..., Server], drivers: None, tmp_path: Path) -> Server:
     settings = {
         "ml2": {
             "mechanism_drivers": "rack_switch,openvswitch,logger,faulty",
@@ -35,8 +37,8 @@ def server(another_server: Callable[..., Server], tmp_path: Path, monkeypatch: p
         "ml2_logger": {"path": str(tmp_path / "log")},
         "ml2_faulty": {"directory": str(tmp_path)},
     }
-    yield another_server(settings)
-    ExtensionManager.ENTRY_POINT_CACHE.clear()
+    made: Server = another_server(settings)
+    return made
 
 
 def log(tmp_path: Path, **wanted: Any) -> list[dict[str, Any]]:

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from stevedore.extension import ExtensionManager
 
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
 from tests.api.client import Api
-from tests.drivers.installed import install
+from tests.drivers.installed import installed
 from tests.faults import integrity
 
 on_sqlite = pytest.mark.parametrize(
@@ -22,16 +21,19 @@ on_sqlite = pytest.mark.parametrize(
 )  # the order of calls, not what a database does
 
 
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Both test drivers on the Python path."""
+    with installed(tmp_path_factory.mktemp("drivers"), "logger", "faulty"):
+        yield
+
+
 @pytest.fixture
-def drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Both test drivers on the Python path; gives the directory that controls the failing one."""
-    for name in ("logger", "faulty"):
-        monkeypatch.syspath_prepend(str(install(name, tmp_path)))
-    ExtensionManager.ENTRY_POINT_CACHE.clear()  # it remembers entry points by their group alone
+def drivers(both: None, tmp_path: Path) -> Path:
+    """The directory that controls the failing driver."""
     directory = tmp_path / "faults"
     directory.mkdir()
-    yield directory
-    ExtensionManager.ENTRY_POINT_CACHE.clear()
+    return directory
 
 
 @pytest.fixture

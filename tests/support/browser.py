@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over the DevTools protocol.
+"""Chromium without a window and its user interface, driven over the DevTools protocol.
 
 with Browser() as browser, browser.page() as page:
     page.goto(url)
@@ -32,8 +32,8 @@ from neutrino.lab.timing import Deadline
 from tests.support.process import ENDS_WITH_US
 
 SECONDS = 40.0
+PROGRAM = "/usr/lib/chromium/chromium-headless-shell"  # the one in /usr/bin starts it as a child
 OPTIONS = (
-    "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -72,7 +72,13 @@ class Browser:
     def __enter__(self) -> Self:
         log = Path(self._profile) / "log"
         environment = {**os.environ, "HOME": self._profile, "XDG_RUNTIME_DIR": self._profile}
-        command = [*ENDS_WITH_US, "chromium", *OPTIONS, f"--user-data-dir={self._profile}", "about:blank"]
+        command = [
+            *ENDS_WITH_US,
+            "chromium-headless-shell",
+            *OPTIONS,
+            f"--user-data-dir={self._profile}",
+            "about:blank",
+        ]
         with log.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         try:
@@ -156,12 +162,12 @@ class Browser:
         while not deadline.has_passed():
             assert self._process is not None
             if self._process.poll() is not None:
-                raise RuntimeError(f"chromium ended: {log.read_text(errors='replace')[-2000:]}")
+                raise RuntimeError(f"Chromium ended: {log.read_text(errors='replace')[-2000:]}")
             lines = file.read_text().split("\n") if file.exists() else []
             if len(lines) == 2 and lines[1]:
                 return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
             time.sleep(0.02)
-        raise TimeoutError(f"chromium does not start: {log.read_text(errors='replace')[-2000:]}")
+        raise TimeoutError(f"Chromium does not start: {log.read_text(errors='replace')[-2000:]}")
 
 
 class Page:

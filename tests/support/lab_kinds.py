@@ -31,7 +31,7 @@ measure_interval = 1
 report_interval = 1
 bfd_interval = 300
 [agent]
-repair_interval = 2
+repair_interval = 15
 """
 _CENTRALIZED = "[DEFAULT]\nagent_mode = legacy\n[agent]\nenable_distributed_routing = false\n"
 
