@@ -28,6 +28,10 @@ def check_api(api: Api, port_id: str) -> str:
     api.post("/rate_limits", {"rate_limit": values}).expect(201)
     api.post("/rate_limits", {"rate_limit": values}).refused(409, "OverQuota")
     api.delete(f"/ports/{port_id}").refused(409, "ServicePortInUse")
+    stranger = api.as_stranger()
+    assert stranger.get("/rate_limits").body == {"rate_limits": []}
+    stranger.get(f"/rate_limits/{limit['id']}").refused(404, "RateLimitNotFound")
+    assert {one["port_id"] for one in api.get("/rate_limits", {"port_id": port_id}).body["rate_limits"]} == {port_id}
     return str(limit["id"])
 
 

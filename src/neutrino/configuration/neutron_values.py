@@ -92,7 +92,6 @@ TABLE: dict[tuple[str, str], Names] = {
             ),
             "lbaasv2": "load balancers are Octavia's",
         },
-        group="neutrino.service_plugins",
     ),
     ("DEFAULT", "external_dns_driver"): Names(
         names={

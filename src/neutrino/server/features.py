@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from graphlib import TopologicalSorter
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
 
 import sqlalchemy as sa
@@ -22,7 +22,7 @@ import neutrino.features
 from neutrino.configuration.options import Configuration
 from neutrino.diagnosis.catalogue import AREAS
 from neutrino.diagnosis.problems import Problem, combine
-from neutrino.errors import OperatorError
+from neutrino.errors import OperatorError, RefusedToStart
 from neutrino.model.objects import Object
 from neutrino.server.access.sharing import Shareable
 from neutrino.server.api.definition import Extension
@@ -119,11 +119,19 @@ def installed() -> tuple[Feature, ...]:
     """All features, enabled or not, each after those that it requires."""
     packages = (f"{GROUP}.{module.name}.feature" for module in iter_modules(neutrino.features.__path__))
     built_in = [feature for package in packages for feature in import_module(package).FEATURES]
-    return _in_order([*built_in, *(point.load() for point in entry_points(group=GROUP))])
+    return _in_order([*built_in, *map(_load, entry_points(group=GROUP))])
 
 
 def enabled(conf: cfg.ConfigOpts) -> list[Feature]:
-    return [feature for feature in installed() if feature.always or feature.name in conf.service_plugins]
+    chosen = [feature for feature in installed() if feature.always or feature.name in conf.service_plugins]
+    names = {feature.name for feature in chosen}
+    for name in conf.service_plugins:
+        if name not in names:
+            raise RefusedToStart(f"[DEFAULT] service_plugins: no installed package has a feature called {name!r}")
+    for feature in chosen:
+        if missing := sorted({*feature.requires} - names):
+            raise RefusedToStart(f"[DEFAULT] service_plugins: {feature.name} needs {', '.join(missing)}")
+    return chosen
 
 
 @cache
@@ -148,6 +156,17 @@ def policy_defaults() -> Defaults:
     rules = {name: check for feature in installed() for name, check in feature.policy.items()}
     deprecated = {k: v for one in installed() for k, v in by_rule(one.deprecated_policy).items()}
     return Defaults(rules, deprecated, {k: v for one in installed() for k, v in one.earlier_policy_names.items()})
+
+
+def _load(point: EntryPoint) -> Feature:
+    """The feature of another package."""
+    try:
+        feature: Feature = point.load()
+    except Exception as error:  # whatever its code raises
+        package = point.dist.name if point.dist is not None else point.value
+        reason = f"{type(error).__name__}: {error}"
+        raise OperatorError(f"the feature {point.name} of package {package} cannot be loaded: {reason}") from error
+    return feature
 
 
 def _in_order(features: Sequence[Feature]) -> tuple[Feature, ...]:

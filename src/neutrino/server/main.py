@@ -51,7 +51,7 @@ from neutrino.server.scheduling.placements import NETWORKS
 from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.default_rules import DefaultRules
 from neutrino.server.securitygroups.default_statefulness import DefaultStatefulness
-from neutrino.server.services import ResourcePlugin, Services, ignore, load
+from neutrino.server.services import ResourcePlugin, Services, ignore
 from neutrino.server.status.processes import ProcessSweep, ServerProcess
 from neutrino.server.status.routes import Status
 from neutrino.server.trace import plugin as traces
@@ -90,10 +90,7 @@ def assemble(conf: Configuration) -> Server:
     db, quotas, registry, core, dhcp = services.db, services.quotas, services.registry, services.core, backend.dhcp
     db.notifies = conf.feed.announce
     enabled = {feature.name: feature for feature in features.enabled(conf)}
-    service_plugins = {
-        name: enabled[name].build(services) if name in enabled else _load_plugin(name, services)
-        for name in [*(feature.name for feature in enabled.values() if feature.always), *conf.service_plugins]
-    }
+    service_plugins = {name: feature.build(services) for name, feature in enabled.items()}
     core.ports.uses += [use for plugin in service_plugins.values() for use in plugin.ports]
     services.security_groups.delete_hooks += [one for feature in enabled.values() for one in feature.security_groups]
     core.cascade.services += [cascade for plugin in service_plugins.values() for cascade in plugin.cascades]
@@ -137,12 +134,6 @@ def assemble(conf: Configuration) -> Server:
 
     app, running = wrap(app, conf), backend.running
     return Server(app, conf, db, core, registry, dhcp, close, stop, service_plugins, process, running, authorizer)
-
-
-def _load_plugin(name: str, services: Services) -> ResourcePlugin:
-    """A service plugin by entry point: those of other packages have extensions and collections only."""
-    plugin = load("neutrino.service_plugins", name)(services)
-    return plugin if isinstance(plugin, ResourcePlugin) else ResourcePlugin(plugin.extensions, plugin.collections)
 
 
 def _built_in(services: Services, agents: Agents) -> list[Plugin]:

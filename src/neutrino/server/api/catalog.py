@@ -36,7 +36,7 @@ from neutrino.server.api.definition import Extension, Resource
 
 
 class Plugin(Protocol):
-    """The core plugin, or a service plugin (`neutrino.service_plugins`)."""
+    """The core plugin, or the plugin of a feature."""
 
     @property
     def collections(self) -> Sequence[tuple[Resource, object]]: ...

@@ -91,9 +91,8 @@ class DhcpScheduler(AgentScheduler):
 
     def port_changed(self, before: Object | None, after: Object | None) -> None:
         if before is not None and after is None and before["device_owner"] == DHCP_OWNER:
-            self.reconcile_ports(
-                before["network_id"]
-            )  # a client deleted the port that an agent serves from: create it again
+            # A client deleted the port that an agent serves from: create it again.
+            self.reconcile_ports(before["network_id"])
 
     @retried
     def reconcile_ports(self, network_id: str) -> None:
