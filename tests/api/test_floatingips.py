@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.model.objects import Object
-from neutrino.server.db import tables as t
+from neutrino.server.db.tables import floatingips
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.l3 import attach, detach, gateway, inside, outside
@@ -190,7 +190,7 @@ def test_a_deleted_port_disassociates_its_floating_ip(
     port = api.port(network)
     floating = api.make("floatingip", floating_network_id=external["id"], port_id=port["id"])
     with server.db.transaction() as tx:  # as a host's report would have it
-        tx.execute(sa.update(t.floatingips).where(t.floatingips.c.id == floating["id"]).values(status="ACTIVE"))
+        tx.execute(sa.update(floatingips).where(floatingips.c.id == floating["id"]).values(status="ACTIVE"))
     api.delete(f"/ports/{port['id']}").expect(204)
     shown = api.show("floatingip", floating["id"])
     assert (shown["port_id"], shown["router_id"], shown["fixed_ip_address"], shown["status"]) == (

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from neutrino.features.trunk.tables import trunk_subports, trunks
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
+from neutrino.server.db.tables import router_ports
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api, Response
@@ -35,7 +36,7 @@ def remains(server: Server, network: Object) -> dict[str, int]:
     conditions = [
         *((table, table.c.network_id == network["id"]) for table in (t.ports, t.subnets, t.network_segments)),
         (t.networks, t.networks.c.id == network["id"]),
-        *((table, table.c.port_id.not_in(ports)) for table in (t.router_ports, trunks, trunk_subports)),
+        *((table, table.c.port_id.not_in(ports)) for table in (router_ports, trunks, trunk_subports)),
         (t.ip_allocations, t.ip_allocations.c.subnet_id.not_in(subnets)),
         (t.journal, sa.true()),
     ]

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from neutrino.features.router.routers.ha_networks import HaNetworks
 from neutrino.model.objects import Object
 from neutrino.server import errors
-from neutrino.server.db import tables as t
+from neutrino.server.db.tables import ha_router_networks, routers
 from neutrino.server.main import Server
 from neutrino.server.ml2.subnets import Subnets
 from tests.api.agents import switch
@@ -106,8 +106,8 @@ def test_a_router_whose_ha_network_is_gone_gets_another(cloud: Any) -> None:
     router = admin.make("router", ha=True)
     (network,) = admin.all("/networks")
     with server.db.transaction() as tx:
-        tx.execute(sa.delete(t.ha_router_networks))
-        tx.execute(sa.update(t.routers).values(ha_network_id=None, ha_vr_id=None))
+        tx.execute(sa.delete(ha_router_networks))
+        tx.execute(sa.update(routers).values(ha_network_id=None, ha_vr_id=None))
     admin.delete(f"/networks/{network['id']}").expect(204)
     switch(server, "h1")
     server.service_plugins["router"].begin()

@@ -15,6 +15,7 @@ from neutrino.diagnosis.facts import FEED_PROCESS
 from neutrino.model.agents import DHCP, HA_VRRP_ADVERT_INT, HELD, L3, OVS, AgentState
 from neutrino.server.db import schema
 from neutrino.server.db import tables as t
+from neutrino.server.db.tables import router_l3_agents, routers
 from neutrino.server.main import Server
 from neutrino.server.status.processes import ProcessSweep, ServerProcess
 from tests.api.agents import report, set_clock, switch
@@ -262,17 +263,17 @@ def test_routers_and_floating_ips(fresh: tuple[Server, Api]) -> None:
     assert f"router edge ({router['id']}): no L3 agent hosts it" in texts(shown(admin))
     agent = switch(server, "h1")
     with server.db.transaction() as tx:
-        tx.execute(sa.update(t.routers).values(ha=True, status="ERROR"))
-        tx.execute(sa.update(t.routers).values(created_at=LONG_AGO))
+        tx.execute(sa.update(routers).values(ha=True, status="ERROR"))
+        tx.execute(sa.update(routers).values(created_at=LONG_AGO))
         placed = {"router_id": router["id"], "agent_id": agent.agent_id, "ha_state": "standby"}
-        tx.execute(sa.insert(t.router_l3_agents).values(placed))
+        tx.execute(sa.insert(router_l3_agents).values(placed))
     status = shown(admin)
     assert f"router edge ({router['id']}): no instance is active" in texts(status)
     assert f"router edge ({router['id']}): its status is ERROR" in texts(status)
     assert status["routers"]["ha_states"] == {"one_active": 0, "none_active": 1, "several_active": 0}
     with server.db.transaction() as tx:
-        tx.execute(sa.update(t.router_l3_agents).values(ha_state="active"))
-        tx.execute(sa.update(t.routers).values(status="ACTIVE"))
+        tx.execute(sa.update(router_l3_agents).values(ha_state="active"))
+        tx.execute(sa.update(routers).values(status="ACTIVE"))
     status = shown(admin)
     assert texts(status) == []
     assert status["routers"]["ha_states"]["one_active"] == 1
@@ -296,14 +297,14 @@ def test_an_ha_router_before_its_first_election(
     router = admin.make("router", name="edge")
     agents = [switch(server, name) for name in ("h1", "h2")]
     with server.db.transaction() as tx:
-        tx.execute(sa.update(t.routers).values(ha=True, **age))
+        tx.execute(sa.update(routers).values(ha=True, **age))
         for agent in agents:
             placed = {"router_id": router["id"], "agent_id": agent.agent_id, "ha_state": state}
-            tx.execute(sa.insert(t.router_l3_agents).values(placed))
+            tx.execute(sa.insert(router_l3_agents).values(placed))
     expected = [f"router edge ({router['id']}): no instance is active"] if is_problem else []
     assert texts(shown(admin)) == expected
     with server.db.transaction() as tx:
-        tx.execute(sa.update(t.router_l3_agents).values(ha_state="active"))
+        tx.execute(sa.update(router_l3_agents).values(ha_state="active"))
     assert texts(shown(admin)) == [f"router edge ({router['id']}): 2 instances are active"]
 
 

@@ -13,10 +13,12 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.diagnosis import object_problems
+from neutrino.features.router.trace import TracedRouting
 from neutrino.model.objects import Object
 from neutrino.model.trace import Cause, Exit, HostAnswer, Point, PointKind, Question
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.tables import floatingips, router_l3_agents
 from neutrino.server.features import catalogue
 from neutrino.server.main import Server
 from neutrino.server.trace.ask import Ask, AskOnce, NoAnswer
@@ -55,7 +57,7 @@ def active(server: Server) -> None:
     """All ports that are bound are wired; all floating IPs are applied."""
     with server.db.transaction() as tx:
         tx.execute(sa.update(t.ports).where(t.ports.c.host != "").values(status="ACTIVE"))
-        tx.execute(sa.update(t.floatingips).values(status="ACTIVE"))
+        tx.execute(sa.update(floatingips).values(status="ACTIVE"))
 
 
 def instance(api: Api, server: Server, network: Object, host: str = "trace-1", **values: Any) -> Object:
@@ -255,9 +257,9 @@ def test_kinds_of_routers(api: Api, server: Server, kind: Object) -> None:
         assert verdict(made) == ("dropped", "router-not-active"), made
         with server.db.transaction() as tx:
             agent = sa.select(t.agents.c.id).where(t.agents.c.host == "trace-3", t.agents.c.agent_type == "L3 agent")
-            of_router = t.router_l3_agents.c.router_id == router["id"]
-            on_host = t.router_l3_agents.c.agent_id.in_(agent)
-            tx.execute(sa.update(t.router_l3_agents).where(of_router, on_host).values(ha_state="active"))
+            of_router = router_l3_agents.c.router_id == router["id"]
+            on_host = router_l3_agents.c.agent_id.in_(agent)
+            tx.execute(sa.update(router_l3_agents).where(of_router, on_host).values(ha_state="active"))
         made = trace(admin, source_port_id=port["id"], destination_port_id=peer["id"])
     # The default security group lets members of the same group in.
     assert (verdict(made), made["return_verdict"]) == (("delivered", ""), "delivered"), made
@@ -581,7 +583,7 @@ def test_a_trace_is_not_stored(api: Api, server: Server) -> None:
 
 
 def tracer_of(server: Server, ask: Callable[..., HostAnswer] | None) -> Traces:
-    tracer = Tracer(server.db, server.registry, ask=ask, at_once=AT_ONCE)
+    tracer = Tracer(server.db, server.registry, TracedRouting(), ask=ask, at_once=AT_ONCE)
     return Traces(lambda: tracer, catalogue())
 
 

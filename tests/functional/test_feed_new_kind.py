@@ -17,7 +17,7 @@ from neutrino.model.roles import L2
 from neutrino.model.state import Object
 from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.feed.declarations import Feed, Reference, assemble
-from neutrino.server.feed.kinds import CORE, UNPACKAGED
+from neutrino.server.feed.kinds import CORE
 from neutrino.server.feed.stores import ServedKind, SharedObjects
 from neutrino.server.main import Server
 from tests.api.agents import switch
@@ -94,7 +94,7 @@ def test_a_host_receives_updates_and_loses_objects_of_a_new_kind(server: Server,
         def has(end: HostEnd) -> dict[str, int]:
             return {key: policy.max_kbps for key, policy in end.client.state.objects["rate_policy"].items()}  # type: ignore[attr-defined]
 
-        async with serving(server, address, sources=assemble([CORE, *UNPACKAGED, RATES])), h1, h2:
+        async with serving(server, address, sources=assemble([CORE, RATES])), h1, h2:
             first = await asyncio.to_thread(bind, "h1", "gold")
             second = await asyncio.to_thread(bind, "h1", "gold")
             await asyncio.to_thread(bind, "h2", "silver")
@@ -121,7 +121,7 @@ def test_a_role_that_does_not_consume_the_kind_does_not_receive_it(server: Serve
 
     async def test() -> None:
         async with (
-            serving(server, address, sources=assemble([CORE, *UNPACKAGED, RATES])),
+            serving(server, address, sources=assemble([CORE, RATES])),
             HostEnd(address, "h1", key, kinds=kinds) as h1,
         ):
             await h1.client.wait_synced()

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from neutrino.model.routing import Router
 from neutrino.model.state import Forwarding, Port
-from neutrino.server.db import tables as t
+from neutrino.server.db.tables import distributed_port_hosts
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
@@ -322,5 +322,5 @@ def test_a_distributed_router_is_where_something_is_on_its_subnets(
 
 def wired(server: Server, port_id: str) -> set[str]:
     with server.db.read() as connection:
-        found = connection.execute(sa.select(t.distributed_port_hosts.c.host).filter_by(port_id=port_id))
+        found = connection.execute(sa.select(distributed_port_hosts.c.host).filter_by(port_id=port_id))
         return set(found.scalars())

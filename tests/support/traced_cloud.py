@@ -46,6 +46,7 @@ from neutrino.server.trace.values import (
     Placement,
     Snapshot,
     TracedFloatingIp,
+    TracedForwarding,
     TracedHost,
     TracedPort,
     TracedRouter,
@@ -71,7 +72,7 @@ class Cloud:
     firewalls: dict[str, FirewallGroup] = field(default_factory=dict)
     routers: dict[str, TracedRouter] = field(default_factory=dict)
     fips: dict[str, TracedFloatingIp] = field(default_factory=dict)
-    forwardings: dict[str, str] = field(default_factory=dict)
+    forwardings: dict[str, TracedForwarding] = field(default_factory=dict)
     local_ips: list[Association] = field(default_factory=list)
     hosts: dict[str, TracedHost] = field(default_factory=dict)
     scopes: dict[str, str] = field(default_factory=dict)  # subnet → address scope
@@ -254,7 +255,7 @@ class Cloud:
         )
         router = self.routers[known.router_id].router
         self.change_router(known.router_id, port_forwardings=(*router.port_forwardings, one))
-        self.forwardings[name] = fip
+        self.forwardings[name] = TracedForwarding(fip, one.internal_ip_address)
         return name
 
     def further_gateway(self, router: str, network: str) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from neutrino.server.events.nova import NovaEvent, events_for_floating_ip, events_for_port
+from neutrino.features.router.floating_ips.floating_ips import concerned
+from neutrino.server.events.nova import NovaEvent, events_for_addresses, events_for_port
 
 SERVER = "8a9f1a54-3d0b-4c55-9d47-0f2a1e0a7c11"
 OTHER_SERVER = "1f6b2c1e-89a5-4f57-8a5c-2d8c3a1f5e22"
@@ -145,7 +146,7 @@ def test_ports_that_no_server_owns_cause_no_events(owner: dict[str, Any]) -> Non
 
 def test_nothing_to_compare_is_no_event() -> None:
     assert events_for_port(None, None) == []
-    assert events_for_floating_ip(None, None, {}) == []
+    assert concerned(None, None) == []
 
 
 def test_the_body_that_nova_takes() -> None:
@@ -187,9 +188,9 @@ CHANGED_OTHER = NovaEvent("network-changed", OTHER_SERVER, OTHER_PORT)
 def test_a_floating_ip_is_told_to_the_servers_concerned(
     before: dict[str, Any] | None, after: dict[str, Any] | None, expected: list[NovaEvent]
 ) -> None:
-    assert events_for_floating_ip(before, after, PORTS) == expected
+    assert events_for_addresses(concerned(before, after, *PORTS.values())) == expected
 
 
 def test_a_floating_ip_of_a_load_balancer_is_not_novas_business() -> None:
-    ports = {PORT: a_port(device_owner="Octavia")}
-    assert events_for_floating_ip(FREE, a_floating_ip(), ports) == []
+    port = a_port(device_owner="Octavia")
+    assert events_for_addresses(concerned(FREE, a_floating_ip(), port)) == []

@@ -15,11 +15,11 @@ from neutrino.agent.l3.routers import Routers
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.netlink.values import neighbour, route, rule
 from neutrino.dataplane.ovsdb.api import SetBridge
+from neutrino.features.router.feed import render_for_hosts
 from neutrino.feed.state import StateChange
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 from neutrino.model.state import FixedIp
-from neutrino.server.feed.readers.routers import render_for_hosts
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb

@@ -96,13 +96,17 @@ def verify(conf: Configuration) -> int:
 
     server = assemble(conf)
     try:
-        router_plugin = server.service_plugins.get("router")
+        schedulers = [one for plugin in server.service_plugins.values() for one in plugin.schedulers]
         with database_errors(conf):
-            unhosted = router_plugin.scheduler.unhosted() if router_plugin is not None else {}
+            unhosted = [
+                f"{scheduler.placements.kind} {object_id}: {reason}"
+                for scheduler in schedulers
+                for object_id, reason in scheduler.unhosted().items()
+            ]
     finally:
         server.close()
-    for router_id, reason in unhosted.items():
-        print(f"router {router_id}: {reason}")
+    for line in unhosted:
+        print(line)
     print(f"verify: {len(unhosted)} routers that no agent can host")
     return 1 if unhosted else 0
 

@@ -1,7 +1,7 @@
 """What the server's database holds about the service at one moment: input of findings and of the status document. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -105,9 +105,9 @@ class Facts:
     ports: Sequence[tuple[str, str, int]]  # status, vif_type, number
     networks: Mapping[str, int]  # number by status
     subnets: int
-    routers: Sequence[tuple[str, bool, bool, int]]  # status, ha, distributed, number
-    ha_routers: Mapping[int, int]  # number of active instances → number of HA routers
-    floatingips: Mapping[str, int]  # number by status
+    routers: Sequence[tuple[str, bool, bool, int]] = ()  # status, ha, distributed, number
+    ha_routers: Mapping[int, int] = field(default_factory=dict)  # number of active instances → number of HA routers
+    floatingips: Mapping[str, int] = field(default_factory=dict)  # number by status
     named: ObjectsWithProblems
     disk: Disk | None = None  # of SQLite
 

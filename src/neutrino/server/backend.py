@@ -4,7 +4,7 @@
 schedule networks and routers, bind ports and make them ACTIVE.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from neutrino.configuration.options import Configuration
@@ -39,14 +39,14 @@ def build_backend(conf: Configuration) -> Backend:
     def port_changed(before: Values | None, after: Values | None) -> None:
         nova_sink.send(nova.events_for_port(before, after))
 
-    def floating_ip_changed(before: Values | None, after: Values | None, ports: Mapping[str, Values]) -> None:
-        nova_sink.send(nova.events_for_floating_ip(before, after, ports))
+    def addresses_changed(ports: Iterable[Values]) -> None:
+        nova_sink.send(nova.events_for_addresses(ports))
 
     groups = SecurityGroups(db, quotas, [remote for one in features.installed() for remote in one.group_rules])
     enabled = features.enabled(conf)
     has_added_ranges = any(feature.adds_segment_ranges for feature in enabled)
     for_core = CoreServices(
-        *(conf, db, quotas, registry, groups, port_changed, floating_ip_changed, has_added_ranges),
+        *(conf, db, quotas, registry, groups, port_changed, addresses_changed, has_added_ranges),
         network_attributes=[one for feature in features.installed() for one in feature.network_attributes],
         port_attributes=[one for feature in features.installed() for one in feature.port_attributes],
     )

@@ -17,17 +17,19 @@ from pkgutil import iter_modules
 
 import sqlalchemy as sa
 from oslo_config import cfg
+from sqlalchemy.engine import Connection
 
 import neutrino.features
 from neutrino.configuration.options import Configuration
 from neutrino.diagnosis.catalogue import AREAS
+from neutrino.diagnosis.facts import Facts
 from neutrino.diagnosis.problems import Problem, combine
 from neutrino.errors import OperatorError, RefusedToStart
 from neutrino.model.objects import Object
 from neutrino.server.access.sharing import Shareable
 from neutrino.server.api.definition import Extension
 from neutrino.server.feed.declarations import Feed, Sources, assemble
-from neutrino.server.feed.kinds import CORE, UNPACKAGED
+from neutrino.server.feed.kinds import CORE
 from neutrino.server.feed.reports.reports import PortReports, TakeStatus, TakeTraffic
 from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.ml2.attributes import NetworkAttributes, PortAttributes
@@ -37,6 +39,7 @@ from neutrino.server.policy.deprecated import by_rule
 from neutrino.server.policy.rule_set import Defaults
 from neutrino.server.services import ResourcePlugin, Services
 from neutrino.server.trace.feature_part import ReadTracePart
+from neutrino.server.trace.routing import Routing
 from neutrino.server.uses import FlavorUse, GroupDeletion, NetworkUse, RouterUse, RuleRemote, SubnetCheck
 
 GROUP = "neutrino.features"  # of entry points
@@ -111,6 +114,8 @@ class Feature:
 
     # Diagnosis
     trace: Sequence[ReadTracePart] = ()
+    routing: Routing | None = None  # of the feature that has the routers of traces
+    facts: Callable[[Connection, Facts], Facts] | None = None  # adds those of its objects to the status of the service
     problems: Sequence[Problem] = ()  # for the catalogue; the ids of causes are those of a trace
 
 
@@ -137,7 +142,7 @@ def enabled(conf: cfg.ConfigOpts) -> list[Feature]:
 @cache
 def sources() -> Sources:
     """What the feed reads and sends: of the core and all features."""
-    return assemble([CORE, *UNPACKAGED, *(feature.feed for feature in installed())])
+    return assemble([CORE, *(feature.feed for feature in installed())])
 
 
 @cache

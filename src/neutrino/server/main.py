@@ -55,6 +55,7 @@ from neutrino.server.services import ResourcePlugin, Services, ignore
 from neutrino.server.status.processes import ProcessSweep, ServerProcess
 from neutrino.server.status.routes import Status
 from neutrino.server.trace import plugin as traces
+from neutrino.server.trace.routing import NO_ROUTING
 
 LOG = logging.getLogger(__name__)
 
@@ -140,6 +141,7 @@ def _built_in(services: Services, agents: Agents) -> list[Plugin]:
     """The plugins of every server, whatever its configuration."""
     conf, db, quotas, registry = services.conf, services.db, services.quotas, services.registry
     parts = [read for feature in features.installed() for read in feature.trace]
+    routing = next((one.routing for one in features.installed() if one.routing is not None), NO_ROUTING)
     at_once = max(1, config.api_threads(conf) - 1)  # traces of a worker: they leave a thread for other requests
     return [
         services.core,
@@ -151,9 +153,7 @@ def _built_in(services: Services, agents: Agents) -> list[Plugin]:
         RbacPolicies(db, quotas, [one for feature in features.installed() for one in feature.shared]),
         agents,
         IpAvailability(db),
-        traces.build(
-            db, registry, parts, features.sources().additions["router"], features.catalogue(), at_once=at_once
-        ),
+        traces.build(db, registry, routing, parts, features.catalogue(), at_once=at_once),
     ]
 
 

@@ -1,6 +1,6 @@
 """How plugins and drivers are built: loaded by entry point, plugins with the parts of the server that they need."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +48,8 @@ class CoreServices:
     security_groups: SecurityGroups
     # Called after the commit with a port before and after its change, for Nova.
     port_changed: Callable[[Object | None, Object | None], None]
-    # The same for a floating IP, with the ports, by their ids, that it was and is associated with.
-    floating_ip_changed: Callable[[Object | None, Object | None, Mapping[str, Object]], None]
+    # The same with ports whose addresses have changed by other objects, such as floating IPs.
+    addresses_changed: Callable[[Sequence[Object]], None]
     has_added_ranges: bool = False  # segmentation ids are also chosen from rows of `network_segment_ranges`
     network_attributes: Sequence[NetworkAttributes] = ()  # of features
     port_attributes: Sequence[PortAttributes] = ()

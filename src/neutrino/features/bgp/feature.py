@@ -34,6 +34,7 @@ FEATURES = (
     Feature(
         name="bgp",
         neutron_plugin="neutron_dynamic_routing.services.bgp.bgp_plugin.BgpPlugin",
+        requires=("router",),
         extensions=(
             Extension("bgp", "Neutron BGP Dynamic Routing Extension", "Speakers that announce routes to BGP peers."),
             Extension("bgp_4byte_asn", "BGP 4-byte AS numbers", "AS numbers of four bytes."),

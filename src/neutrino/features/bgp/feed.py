@@ -21,15 +21,16 @@ from neutrino.features.bgp.tables import (
     bgp_speaker_peers,
     bgp_speakers,
 )
+from neutrino.features.router.feed import NETWORKS_OF_PORTS
 from neutrino.model.bgp import BgpPeer, BgpRoute, BgpSpeaker
 from neutrino.model.device_owners import GATEWAY, INTERFACES
 from neutrino.model.fields import is_peer
 from neutrino.model.kinds import KINDS
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, read, scalars
+from neutrino.server.db.tables import floatingips, router_ports, routers
 from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Affects, Changed, Feed, Part
-from neutrino.server.feed.readers.routers import NETWORKS_OF_PORTS
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids, read_rows
 from neutrino.server.feed.stores import ServedKind
 
@@ -37,16 +38,16 @@ SpeakerRecord = dict[str, BgpSpeaker]  # host → the speaker
 _GATEWAY_NETWORKS = (
     sa.select(t.ports.c.network_id)
     .distinct()
-    .join(t.router_ports, t.router_ports.c.port_id == t.ports.c.id)
-    .where(t.router_ports.c.port_type == GATEWAY)
+    .join(router_ports, router_ports.c.port_id == t.ports.c.id)
+    .where(router_ports.c.port_type == GATEWAY)
 )
-_inner, _inner_port = t.router_ports.alias("bgp_inner"), t.ports.alias("bgp_inner_port")
+_inner, _inner_port = router_ports.alias("bgp_inner"), t.ports.alias("bgp_inner_port")
 _DISTRIBUTED_ON_NETWORKS = (
-    sa.select(t.routers.c.id)
-    .join(_inner, _inner.c.router_id == t.routers.c.id)
+    sa.select(routers.c.id)
+    .join(_inner, _inner.c.router_id == routers.c.id)
     .join(_inner_port, _inner_port.c.id == _inner.c.port_id)
     .where(
-        t.routers.c.distributed.is_(True),
+        routers.c.distributed.is_(True),
         _inner.c.port_type.in_(INTERFACES),
         _inner_port.c.network_id.in_(sa.bindparam("networks", expanding=True)),
     )
@@ -74,7 +75,7 @@ _PEERS = (
 def speakers_of(connection: Connection, changed: Changed) -> set[str]:
     """The speakers that changes of routers, ports or agents may affect."""
     # The last networks of ports: also of deleted ones, such as the gateway that a router has lost.
-    routers, ports, last_networks = changed.affected("router"), changed.named("port"), changed.last_networks
+    router_ids, ports, last_networks = changed.affected("router"), changed.named("port"), changed.last_networks
     agents = changed.named("agent")
     found = (
         read_ids(connection, sa.select(bgp_speaker_agents.c.bgp_speaker_id), bgp_speaker_agents.c.agent_id, agents)
@@ -82,32 +83,32 @@ def speakers_of(connection: Connection, changed: Changed) -> set[str]:
         else set()
     )
     scheduled = set(read(connection, _SCHEDULED()))
-    if scheduled <= found or not (routers or ports):
+    if scheduled <= found or not (router_ids or ports):
         return found
-    networks = sorted(_external_networks(connection, routers, ports, last_networks))
+    networks = sorted(_external_networks(connection, router_ids, ports, last_networks))
     return found | scheduled & read_ids(
         connection, sa.select(bgp_speaker_networks.c.bgp_speaker_id), bgp_speaker_networks.c.network_id, networks
     )
 
 
 def _external_networks(
-    connection: Connection, routers: Ids, ports: Ids, last_networks: Collection[str]
+    connection: Connection, router_ids: Ids, ports: Ids, last_networks: Collection[str]
 ) -> Collection[str]:
     """Networks on which routes may have changed: of gateways, agent gateways, floating IPs, and in front of instances."""
     near = read_ids(connection, NETWORKS_OF_PORTS, t.ports.c.id, ports) | set(last_networks)
-    in_front = _GATEWAY_NETWORKS.where(t.router_ports.c.router_id.in_(_DISTRIBUTED_ON_NETWORKS))
+    in_front = _GATEWAY_NETWORKS.where(router_ports.c.router_id.in_(_DISTRIBUTED_ON_NETWORKS))
     return (
         near
-        | read_ids(connection, _GATEWAY_NETWORKS, t.router_ports.c.router_id, routers)
-        | read_ids(connection, sa.select(t.floatingips.c.floating_network_id), t.floatingips.c.port_id, ports)
+        | read_ids(connection, _GATEWAY_NETWORKS, router_ports.c.router_id, router_ids)
+        | read_ids(connection, sa.select(floatingips.c.floating_network_id), floatingips.c.port_id, ports)
         | (set(connection.execute(in_front, {"networks": sorted(near)}).scalars()) if near else set())
     )
 
 
 def outward_routers(connection: Connection, _: Changed) -> set[str]:
     """The routers that a change of a speaker may affect: it decides how packets of distributed ones leave."""
-    outward = sa.select(t.routers.c.id).where(t.routers.c.distributed.is_(True), t.routers.c.gw_network_id.is_not(None))
-    return read_ids(connection, outward, t.routers.c.id, None)
+    outward = sa.select(routers.c.id).where(routers.c.distributed.is_(True), routers.c.gw_network_id.is_not(None))
+    return read_ids(connection, outward, routers.c.id, None)
 
 
 def read_speakers(connection: Connection, ids: Ids) -> Iterator[tuple[str, SpeakerRecord]]:

@@ -21,6 +21,7 @@ from neutrino.model import device_owners
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.sql import NamedRow
+from neutrino.server.db.tables import floatingips, router_ports, routers
 from neutrino.server.ipam.delegated import PROVISIONAL
 
 _SPEAKER, _VERSION = sa.bindparam("speaker", type_=sa.String), sa.bindparam("version", type_=sa.Integer)
@@ -28,42 +29,42 @@ _NETWORKS = sa.select(bgp_speaker_networks.c.network_id).where(bgp_speaker_netwo
 
 # Addresses of router ports of the speaker's IP version, with the address scopes of their subnets.
 _ADDRESSES = (
-    t.router_ports.join(t.routers, t.routers.c.id == t.router_ports.c.router_id)
-    .join(t.ports, t.ports.c.id == t.router_ports.c.port_id)
+    router_ports.join(routers, routers.c.id == router_ports.c.router_id)
+    .join(t.ports, t.ports.c.id == router_ports.c.port_id)
     .join(t.ip_allocations, t.ip_allocations.c.port_id == t.ports.c.id)
     .join(t.subnets, t.subnets.c.id == t.ip_allocations.c.subnet_id)
     .outerjoin(t.subnetpools, t.subnetpools.c.id == t.subnets.c.subnetpool_id)
 )
 _GATEWAYS = (
     sa.select(
-        t.router_ports.c.router_id,
-        t.routers.c.distributed,
+        router_ports.c.router_id,
+        routers.c.distributed,
         t.ports.c.network_id,
         t.ip_allocations.c.ip_address,
         t.subnetpools.c.address_scope_id,
     )
     .select_from(_ADDRESSES)
     .where(
-        t.router_ports.c.port_type == device_owners.GATEWAY,
+        router_ports.c.port_type == device_owners.GATEWAY,
         t.ports.c.network_id.in_(_NETWORKS),
         t.subnets.c.ip_version == _VERSION,
-        t.routers.c.admin_state_up.is_(True),
+        routers.c.admin_state_up.is_(True),
     )
-    .order_by(t.router_ports.c.router_id, t.ports.c.network_id, t.ip_allocations.c.ip_address)
+    .order_by(router_ports.c.router_id, t.ports.c.network_id, t.ip_allocations.c.ip_address)
 )
 _gateway_port = t.ports.alias("bgp_gateway")
-_router_gateway = t.router_ports.alias("bgp_router_gateway")
+_router_gateway = router_ports.alias("bgp_router_gateway")
 _WITH_GATEWAY = (
     sa.select(_router_gateway.c.router_id)
     .join(_gateway_port, _gateway_port.c.id == _router_gateway.c.port_id)
     .where(_router_gateway.c.port_type == device_owners.GATEWAY, _gateway_port.c.network_id.in_(_NETWORKS))
 )
 _SUBNETS = (
-    sa.select(t.router_ports.c.router_id, t.ports.c.network_id, t.subnets.c.cidr, t.subnetpools.c.address_scope_id)
+    sa.select(router_ports.c.router_id, t.ports.c.network_id, t.subnets.c.cidr, t.subnetpools.c.address_scope_id)
     .select_from(_ADDRESSES)
     .where(
-        t.router_ports.c.port_type.in_(device_owners.INTERFACES),
-        t.router_ports.c.router_id.in_(_WITH_GATEWAY),
+        router_ports.c.port_type.in_(device_owners.INTERFACES),
+        router_ports.c.router_id.in_(_WITH_GATEWAY),
         t.subnets.c.ip_version == _VERSION,
         t.subnets.c.cidr != PROVISIONAL,
         t.subnetpools.c.address_scope_id.is_not(None),
@@ -72,14 +73,14 @@ _SUBNETS = (
 )
 _FLOATING_IPS = (
     sa.select(
-        t.floatingips.c.floating_ip_address,
-        t.floatingips.c.floating_network_id,
-        t.floatingips.c.router_id,
+        floatingips.c.floating_ip_address,
+        floatingips.c.floating_network_id,
+        floatingips.c.router_id,
         t.ports.c.host,
     )
-    .outerjoin(t.ports, t.ports.c.id == t.floatingips.c.port_id)
-    .where(t.floatingips.c.floating_network_id.in_(_NETWORKS), t.floatingips.c.router_id.is_not(None))
-    .order_by(t.floatingips.c.id)
+    .outerjoin(t.ports, t.ports.c.id == floatingips.c.port_id)
+    .where(floatingips.c.floating_network_id.in_(_NETWORKS), floatingips.c.router_id.is_not(None))
+    .order_by(floatingips.c.id)
 )
 _AGENT_GATEWAYS = (
     sa.select(t.ports.c.network_id, t.ports.c.host, t.ip_allocations.c.ip_address)
@@ -96,17 +97,17 @@ _AGENT_GATEWAYS = (
 _INSTANCES = (
     select_instances(
         FIXED_IP,
-        t.router_ports.c.router_id,
-        t.routers.c.gw_network_id,
+        router_ports.c.router_id,
+        routers.c.gw_network_id,
         t.ports.c.host,
         t.subnetpools.c.address_scope_id,
     )
     .where(
-        t.router_ports.c.router_id.in_(_WITH_GATEWAY),
+        router_ports.c.router_id.in_(_WITH_GATEWAY),
         t.subnetpools.c.address_scope_id.is_not(None),
         t.ports.c.host != "",
     )
-    .order_by(t.router_ports.c.router_id, FIXED_IP)
+    .order_by(router_ports.c.router_id, FIXED_IP)
 )
 
 

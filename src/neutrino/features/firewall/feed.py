@@ -19,8 +19,8 @@ from neutrino.model.roles import L2, L3
 from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import Port
 from neutrino.server.api.resources.common import protocol_number
-from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup
+from neutrino.server.db.tables import router_ports
 from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Affects, Changed, Feed, Inner, Part, Reference
 from neutrino.server.feed.readers.rows import Ids, build, grouped, read_ids, read_rows, select
@@ -41,10 +41,10 @@ _FILTERED = (
     .join(firewall_groups, firewall_groups.c.id == group_ports.c.firewall_group_id)
     .where(sa.or_(*(policy.is_not(None) for policy in _POLICIES)))
 )
-_IS_OF_ROUTER = sa.exists().where(t.router_ports.c.port_id == group_ports.c.port_id)
+_IS_OF_ROUTER = sa.exists().where(router_ports.c.port_id == group_ports.c.port_id)
 # The L2 role filters ports of instances; those of routers are filtered in the router.
 _OF_PORTS = RowsLookup(_FILTERED.where(sa.not_(_IS_OF_ROUTER)))
-_OF_ROUTERS = RowsLookup(_FILTERED.join(t.router_ports, t.router_ports.c.port_id == group_ports.c.port_id))
+_OF_ROUTERS = RowsLookup(_FILTERED.join(router_ports, router_ports.c.port_id == group_ports.c.port_id))
 
 
 def read_port_groups(connection: Connection, ids: Ids) -> dict[str, dict[str, str]]:
@@ -53,7 +53,7 @@ def read_port_groups(connection: Connection, ids: Ids) -> dict[str, dict[str, st
 
 
 def read_router_groups(connection: Connection, routers: Ids) -> Callable[[Router], Router]:
-    rows = read_rows(connection, _OF_ROUTERS, t.router_ports.c.router_id, routers)
+    rows = read_rows(connection, _OF_ROUTERS, router_ports.c.router_id, routers)
     return partial(_filtered, {row.port_id: row.firewall_group_id for row in rows})
 
 

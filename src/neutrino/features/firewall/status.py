@@ -16,10 +16,11 @@ from sqlalchemy.engine import Connection
 
 from neutrino.features.firewall.checks import ACTIVE, ERROR, INACTIVE, PENDING_CREATE, PENDING_UPDATE
 from neutrino.features.firewall.tables import firewall_groups, group_hosts, group_ports
+from neutrino.features.router.hosts import read_agent_modes, read_local_hosts
 from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
-from neutrino.server.feed.readers.router_hosts import read_agent_modes, read_local_hosts
+from neutrino.server.db.tables import router_l3_agents, router_ports, routers
 from neutrino.server.feed.reports.rules import one_line
 
 LOG = logging.getLogger(__name__)
@@ -34,9 +35,9 @@ _BOUND = (
     .where(group_ports.c.firewall_group_id == _GROUP)
 )
 _ROUTERS = (
-    sa.select(t.router_ports.c.router_id, t.routers.c.distributed)
-    .join(group_ports, group_ports.c.port_id == t.router_ports.c.port_id)
-    .join(t.routers, t.routers.c.id == t.router_ports.c.router_id)
+    sa.select(router_ports.c.router_id, routers.c.distributed)
+    .join(group_ports, group_ports.c.port_id == router_ports.c.port_id)
+    .join(routers, routers.c.id == router_ports.c.router_id)
     .where(group_ports.c.firewall_group_id == _GROUP)
     .distinct()
 )
@@ -113,8 +114,8 @@ def hosts_with(connection: Connection, group_id: str) -> set[str]:
         return hosts
     scheduled = (
         sa.select(t.agents.c.host)
-        .join(t.router_l3_agents, t.router_l3_agents.c.agent_id == t.agents.c.id)
-        .where(t.router_l3_agents.c.router_id.in_([row.router_id for row in routers]))
+        .join(router_l3_agents, router_l3_agents.c.agent_id == t.agents.c.id)
+        .where(router_l3_agents.c.router_id.in_([row.router_id for row in routers]))
     )
     hosts |= set(connection.execute(scheduled).scalars())
     distributed = [row.router_id for row in routers if row.distributed]

@@ -23,6 +23,7 @@ FEATURES = (
     Feature(
         name="metering",
         neutron_plugin="neutron.services.metering.metering_plugin.MeteringPlugin",
+        requires=("router",),
         extensions=(
             Extension("metering", "Neutron Metering", "Labels that count the traffic of routers."),
             Extension(

@@ -10,15 +10,15 @@ from sqlalchemy.engine import Connection
 
 from neutrino.features.metering.tables import metering_label_rules, metering_labels
 from neutrino.model.routing import MeteringLabel, MeteringRule
-from neutrino.server.db import tables as t
 from neutrino.server.db.sql import NamedRow
+from neutrino.server.db.tables import routers
 from neutrino.server.feed.declarations import Affects, Changed, Feed, Part
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids
 
-_ROUTERS = sa.select(t.routers.c.id)
+_ROUTERS = sa.select(routers.c.id)
 _OF_PROJECTS = (
-    sa.select(t.routers.c.id, metering_labels.c.id.label("label_id"))
-    .join(metering_labels, metering_labels.c.project_id == t.routers.c.project_id)
+    sa.select(routers.c.id, metering_labels.c.id.label("label_id"))
+    .join(metering_labels, metering_labels.c.project_id == routers.c.project_id)
     .where(metering_labels.c.shared.is_(False))
     .order_by(metering_labels.c.id)
 )
@@ -30,20 +30,20 @@ def metered_routers(connection: Connection, changed: Changed) -> set[str]:
     """The routers whose traffic changed labels count."""
     label_ids = changed.named("metering_label")
     if read_ids(connection, _SHARED, metering_labels.c.id, label_ids):
-        return read_ids(connection, _ROUTERS, t.routers.c.id, None)
+        return read_ids(connection, _ROUTERS, routers.c.id, None)
     return read_ids(connection, _OF_PROJECTS, metering_labels.c.id, label_ids)
 
 
 def read_labels(connection: Connection, router_ids: Ids) -> dict[str, dict[str, tuple[MeteringLabel, ...]]]:
     """The labels of these routers, by router: shared ones, and those of the router's project."""
     shared = list(connection.execute(_SHARED).scalars())
-    of_projects = grouped(connection, _OF_PROJECTS, t.routers.c.id, router_ids, lambda row: row.label_id)
+    of_projects = grouped(connection, _OF_PROJECTS, routers.c.id, router_ids, lambda row: row.label_id)
     label_ids = sorted({*shared, *(key for several in of_projects.values() for key in several)})
     if not label_ids:
         return {}
     rules = grouped(connection, _RULES, metering_label_rules.c.metering_label_id, label_ids, _rule)
     labels = {key: MeteringLabel(key, tuple(rules.get(key, ()))) for key in label_ids}
-    metered = read_ids(connection, _ROUTERS, t.routers.c.id, router_ids) if shared else {*of_projects}
+    metered = read_ids(connection, _ROUTERS, routers.c.id, router_ids) if shared else {*of_projects}
     return {
         router_id: {"metering_labels": tuple(labels[key] for key in (*shared, *of_projects[router_id]))}
         for router_id in metered

@@ -28,11 +28,11 @@ from neutrino.server.api.stages.body import items_to_create
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.tables import auto_allocated_topologies
 from neutrino.server.ipam import subnet_pools
 from neutrino.server.policy.authorizer import Authorizer
 
 DRY_RUN = "dry-run"
-_t, _n, _s = t.auto_allocated_topologies.c, t.networks.c, t.subnets.c
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,14 @@ class AutoTopology:
             return str(found.network_id)
         with self.db.transaction() as tx:
             row = {"project_id": project_id, "network_id": network_id, "router_id": router_id}
-            tx.insert(t.auto_allocated_topologies, [row])
+            tx.insert(auto_allocated_topologies, [row])
         return network_id
 
     def _delete_parts(self, context: Context, network_id: str, router_id: str | None) -> None:
         with self.db.read() as connection:
-            subnets = list(connection.execute(sa.select(_s.id).where(_s.network_id == network_id)).scalars())
+            subnets = list(
+                connection.execute(sa.select(t.subnets.c.id).where(t.subnets.c.network_id == network_id)).scalars()
+            )
         # In this order: a router with interfaces and a network with ports are not deleted.
         if router_id is not None:
             for subnet_id in subnets:
@@ -114,13 +116,20 @@ class AutoTopology:
 
     def _find(self, project_id: str) -> Any:
         with self.db.read() as connection:
-            return connection.execute(sa.select(_t.network_id, _t.router_id).where(_t.project_id == project_id)).first()
+            return connection.execute(
+                sa.select(auto_allocated_topologies.c.network_id, auto_allocated_topologies.c.router_id).where(
+                    auto_allocated_topologies.c.project_id == project_id
+                )
+            ).first()
 
     def _requirements(self, context: Context) -> tuple[str, list[Object]]:
         """The default external network and the default subnet pools."""
         with self.db.read() as connection:
             external = connection.execute(
-                sa.select(_n.id).where(_n.external, _n.is_default).order_by(_n.id).limit(1)
+                sa.select(t.networks.c.id)
+                .where(t.networks.c.external, t.networks.c.is_default)
+                .order_by(t.networks.c.id)
+                .limit(1)
             ).scalar()
             found = [
                 subnet_pools.load_default(connection, version, context.project_id, everyone=context.is_admin)

@@ -17,6 +17,7 @@ from neutrino.features.router.floating_ips.floating_ips import (
     set_floating_ip_status,
 )
 from neutrino.features.router.floating_ips.port_forwardings import PortForwardings
+from neutrino.features.router.hosts import agents_with_ports
 from neutrino.features.router.port_status import DistributedPortStatus
 from neutrino.features.router.resources import (
     CONNTRACK_HELPER,
@@ -44,8 +45,8 @@ from neutrino.server.api.routes import Route
 from neutrino.server.collection import Listing
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
+from neutrino.server.db.tables import router_l3_agents
 from neutrino.server.db.view import View
-from neutrino.server.feed.readers.router_hosts import agents_with_ports
 from neutrino.server.feed.reports.reports import one_word
 from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.ml2.cascade import Cascade
@@ -55,8 +56,6 @@ from neutrino.server.scheduling.agents_api import agent_view, placement_routes
 from neutrino.server.scheduling.scheduler import SchedulingOptions
 from neutrino.server.services import ResourcePlugin, Services
 from neutrino.server.uses import RouterUse
-
-_a, _b = t.agents.c, t.router_l3_agents.c
 
 
 @dataclass(frozen=True)
@@ -139,13 +138,15 @@ class RouterAgents:
 
     def _agents_of(self, router_id: str) -> list[Object]:
         """The agents of a router with their HA state; of a distributed one also those on hosts with ports behind it."""
-        states = sa.select(_b.agent_id, _b.ha_state).where(_b.router_id == router_id)
+        states = sa.select(router_l3_agents.c.agent_id, router_l3_agents.c.ha_state).where(
+            router_l3_agents.c.router_id == router_id
+        )
         with self.db.read() as connection:
             router = router_view.VIEW.get(connection, router_id)
             distributed = agents_with_ports(connection, router_id) if router["distributed"] else []
             state_of: dict[str, str | None] = dict.fromkeys(distributed)
             state_of |= {row.agent_id: row.ha_state for row in connection.execute(states)}
-            rows = self.agents.many(connection, EVERYTHING, "", _a.id.in_(list(state_of))) if state_of else []
+            rows = self.agents.many(connection, EVERYTHING, "", t.agents.c.id.in_(list(state_of))) if state_of else []
         return [{**row, "ha_state": state_of[row["id"]], "ha_chassis_priority": None} for row in rows]
 
 
@@ -184,7 +185,7 @@ def build(services: Services) -> RouterPlugin:
         quotas,
         core.networks,
         core.ports,
-        services.floating_ip_changed,
+        services.addresses_changed,
         uses,
         publishes_names=bool(conf.external_dns_driver),
     )

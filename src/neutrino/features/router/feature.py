@@ -4,8 +4,11 @@ from neutrino.features.flavors.resources import L3_ROUTER_NAT
 from neutrino.features.router import ndp_proxies, policy, port_callbacks
 from neutrino.features.router.build import build, host_reports, start
 from neutrino.features.router.extensions import EXTENSIONS
+from neutrino.features.router.facts import add_facts
+from neutrino.features.router.feed import FEED
 from neutrino.features.router.options import OPTIONS
 from neutrino.features.router.routers import ha_networks
+from neutrino.features.router.trace import TracedRouting
 from neutrino.server.db import tables as t
 from neutrino.server.features import Feature
 from neutrino.server.ml2.ports.uses import PortUse
@@ -34,6 +37,9 @@ FEATURES = (
             NetworkUse(find_unused=port_callbacks.find_unused),
         ),
         flavors=(FlavorUse(L3_ROUTER_NAT, ("single_node", "ha", "dvr", "dvrha"), t.routers.c.flavor_id),),
+        feed=FEED,
         host_reports=host_reports,
+        routing=TracedRouting(),
+        facts=add_facts,
     ),
 )

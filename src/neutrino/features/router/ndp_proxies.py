@@ -25,18 +25,19 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.collection import Collection, one_by_one
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.reads import Lookup, read, scalars
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.tables import ndp_proxies, routers
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.ml2.ports.uses import Write
 from neutrino.server.ml2.views import PORTS
 
-_c = t.ndp_proxies.c
-VIEW = View(t.ndp_proxies, not_found=NDPProxyNotFound, hidden=("tags",))
-_ROUTERS_OF_PORT = Lookup(sa.select(_c.router_id).where(_c.port_id == sa.bindparam("port", type_=sa.String)), scalars)
+VIEW = View(ndp_proxies, not_found=NDPProxyNotFound, hidden=("tags",))
+_ROUTERS_OF_PORT = Lookup(
+    sa.select(ndp_proxies.c.router_id).where(ndp_proxies.c.port_id == sa.bindparam("port", type_=sa.String)), scalars
+)
 
 
 class NdpProxies(Collection):
@@ -52,8 +53,8 @@ class NdpProxies(Collection):
             router, address = _decide(connection, context, values)
         proxy = fresh({**values, "ip_address": address})
         with self.db.transaction() as tx:
-            update_row(tx, t.routers, router, {})
-            tx.insert(t.ndp_proxies, [as_row(t.ndp_proxies, proxy)])
+            update_row(tx, routers, router, {})
+            tx.insert(ndp_proxies, [as_row(ndp_proxies, proxy)])
         return proxy
 
     @retried
@@ -61,7 +62,7 @@ class NdpProxies(Collection):
         with self.db.read() as connection:
             before = VIEW.get(connection, key, revision=revision)
         with self.db.transaction() as tx:
-            tx.change(sa.delete(t.ndp_proxies).where(_c.id == key))
+            tx.change(sa.delete(ndp_proxies).where(ndp_proxies.c.id == key))
             tx.record("router", before["router_id"])
 
 
@@ -69,12 +70,12 @@ def port_changes(connection: Connection, context: Context, before: Object | None
     """The proxies of a deleted port are deleted by their foreign key: hosts have to get their routers without them."""
     if before is None or after is not None:
         return None
-    routers = sorted(set(read(connection, _ROUTERS_OF_PORT(port=before["id"]))))
-    if not routers:
+    router_ids = sorted(set(read(connection, _ROUTERS_OF_PORT(port=before["id"]))))
+    if not router_ids:
         return None
 
     def write(tx: Transaction) -> None:
-        for router_id in routers:
+        for router_id in router_ids:
             tx.record("router", router_id)
 
     return write
@@ -94,7 +95,7 @@ def _decide(connection: Connection, context: Context, values: Object) -> tuple[O
     outside, inside = (ipv6_scope(connection, each) for each in (router["gw_network_id"], port["network_id"]))
     if outside != inside:
         raise AddressScopeConflict(ext_address_scope=outside, internal_address_scope=inside)
-    if exists(connection, _c.router_id == router_id, _c.ip_address == address):
+    if exists(connection, ndp_proxies.c.router_id == router_id, ndp_proxies.c.ip_address == address):
         raise NeutronDbObjectDuplicateEntry(router_id=router_id, ip_address=address)
     return router, address
 

@@ -23,28 +23,39 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode, exists, update_row
 from neutrino.server.db.reads import Lookup, RowsLookup, first, read
+from neutrino.server.db.tables import floatingips, port_forwardings, router_ports, routers
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.ports.uses import Write
 from neutrino.server.uses import UnusedPorts
 
 FIXED_ADDRESSES = (*INTERFACES, HA_PORT, SNAT)
-_f, _fw, _p, _r, _rp = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c, t.router_ports.c
-REFERENCES = (_rp.port_id, _f.floating_port_id, _f.port_id, _fw.internal_port_id)  # to ports that are in use here
+REFERENCES = (
+    router_ports.c.port_id,
+    floatingips.c.floating_port_id,
+    floatingips.c.port_id,
+    port_forwardings.c.internal_port_id,
+)  # to ports that are in use here
 _PORT = sa.bindparam("port", type_=sa.String)
 _USERS = Lookup(
-    sa.select(_rp.port_id).where(_rp.port_id == _PORT).union_all(sa.select(_f.id).where(_f.floating_port_id == _PORT)),
+    sa.select(router_ports.c.port_id)
+    .where(router_ports.c.port_id == _PORT)
+    .union_all(sa.select(floatingips.c.id).where(floatingips.c.floating_port_id == _PORT)),
     first,
 )
 _ROUTER_OF = (
-    sa.select(_r.id, _r.revision_number, _r.gw_port_id, _r.extra_gw_port_ids)
-    .join(t.router_ports, _rp.router_id == _r.id)
-    .where(_rp.port_id == _PORT)
+    sa.select(routers.c.id, routers.c.revision_number, routers.c.gw_port_id, routers.c.extra_gw_port_ids)
+    .join(router_ports, router_ports.c.router_id == routers.c.id)
+    .where(router_ports.c.port_id == _PORT)
 )
 # What translates to a port: floating IPs (without a forwarding's id) and port forwardings, with the port's address.
 _TRANSLATIONS = RowsLookup(
-    sa.select(_f.id, _f.fixed_ip_address.label("address"), sa.literal("").label("forwarding_id"))
-    .where(_f.port_id == _PORT)
-    .union_all(sa.select(_fw.floatingip_id, _fw.internal_ip_address, _fw.id).where(_fw.internal_port_id == _PORT))
+    sa.select(floatingips.c.id, floatingips.c.fixed_ip_address.label("address"), sa.literal("").label("forwarding_id"))
+    .where(floatingips.c.port_id == _PORT)
+    .union_all(
+        sa.select(
+            port_forwardings.c.floatingip_id, port_forwardings.c.internal_ip_address, port_forwardings.c.id
+        ).where(port_forwardings.c.internal_port_id == _PORT)
+    )
 )
 
 
@@ -76,7 +87,7 @@ def port_changes(connection: Connection, context: Context, before: Object | None
 
 def _has_fixed_addresses(connection: Connection, port: Object) -> bool:
     """Whether it is a router's port inside: the routes of others, and the gateways of subnets, are its addresses."""
-    is_routers = _rp.port_id == port["id"], _rp.port_type.in_(FIXED_ADDRESSES)
+    is_routers = router_ports.c.port_id == port["id"], router_ports.c.port_type.in_(FIXED_ADDRESSES)
     return port["device_owner"] in FIXED_ADDRESSES or exists(connection, *is_routers)
 
 
@@ -87,7 +98,7 @@ def _check_device(connection: Connection, context: Context, before: Object | Non
     changed = before is None or any(before[name] != after[name] for name in names)
     if changed and after["device_owner"] in INTERFACES and after["device_id"]:
         # A tenant must not attach a port to another project's router.
-        owner = connection.execute(sa.select(_r.project_id).where(_r.id == after["device_id"])).scalar()
+        owner = connection.execute(sa.select(routers.c.project_id).where(routers.c.id == after["device_id"])).scalar()
         if owner is not None and owner != context.project_id:
             raise DeviceIDNotOwnedByTenant(device_id=after["device_id"])
     if before is not None and before["device_id"] != after["device_id"] and is_in_use(connection, before["id"]):
@@ -115,18 +126,18 @@ def _remove_translations(
     for row in rows:
         if row.forwarding_id:
             gone[row.id].add(row.forwarding_id)
-    routers = sorted({one["router_id"] for one in found if one["router_id"]})
+    router_ids = sorted({one["router_id"] for one in found if one["router_id"]})
 
     def write(tx: Transaction) -> None:
         ids = [key for keys in gone.values() for key in keys]
         if ids:
-            tx.write(sa.delete(t.port_forwardings).where(_fw.id.in_(ids)))
+            tx.write(sa.delete(port_forwardings).where(port_forwardings.c.id.in_(ids)))
         for one in found:
             tx.use("port_forwarding", one["project_id"], -len(gone[one["id"]]))
             for key in gone[one["id"]]:
-                tx.log(t.port_forwardings, {"id": key, "project_id": one["project_id"]}, deleted=True)
-            update_row(tx, t.floatingips, one, _without(one, before["id"], gone[one["id"]]))
-        for router_id in routers:  # hosts get floating IPs as a part of their router
+                tx.log(port_forwardings, {"id": key, "project_id": one["project_id"]}, deleted=True)
+            update_row(tx, floatingips, one, _without(one, before["id"], gone[one["id"]]))
+        for router_id in router_ids:  # hosts get floating IPs as a part of their router
             tx.record("router", router_id)
 
     return write
@@ -143,13 +154,13 @@ def _without(floating_ip: Object, port_id: str, forwardings: set[str]) -> Object
 def _take_back(connection: Connection, port: Object) -> Write | None:
     """A port of a floating IP or a gateway is deleted because a mechanism driver failed to create it: so is its owner."""
     if port["device_owner"] == FLOATING:
-        rows = floating_ips.VIEW.load_where(connection, _f.floating_port_id == port["id"])
-        return (lambda tx: sharing.delete_object(tx, t.floatingips, rows[0])) if rows else None
+        rows = floating_ips.VIEW.load_where(connection, floatingips.c.floating_port_id == port["id"])
+        return (lambda tx: sharing.delete_object(tx, floatingips, rows[0])) if rows else None
     if port["device_owner"] == GATEWAY:
         row = connection.execute(_ROUTER_OF, {"port": port["id"]}).first()
         if row is not None:
             left = _gateways_without(connection, row._asdict(), port["id"])
-            return lambda tx: update_row(tx, t.routers, row._asdict(), left)
+            return lambda tx: update_row(tx, routers, row._asdict(), left)
     return None
 
 
@@ -157,7 +168,9 @@ def _gateways_without(connection: Connection, router: Mapping[str, Any], port_id
     """The columns of a router without this gateway: the next one becomes the first."""
     ids = [router["gw_port_id"], *decode(router["extra_gw_port_ids"])]
     left = [each for each in ids if each not in (None, port_id)]
-    first = connection.execute(sa.select(_p.network_id).where(_p.id == left[0])).scalar() if left else None
+    first = (
+        connection.execute(sa.select(t.ports.c.network_id).where(t.ports.c.id == left[0])).scalar() if left else None
+    )
     return {"gw_port_id": left[0] if left else None, "gw_network_id": first, "extra_gw_port_ids": left[1:]}
 
 
@@ -166,17 +179,23 @@ def find_unused(connection: Connection, network: Object) -> UnusedPorts | None:
     if not network["router:external"]:
         return None
     rows = connection.execute(
-        sa.select(_f.id, _f.project_id, _f.revision_number, _f.floating_port_id).where(
-            _f.floating_network_id == network["id"], _f.port_id.is_(None), _f.router_id.is_(None)
+        sa.select(
+            floatingips.c.id, floatingips.c.project_id, floatingips.c.revision_number, floatingips.c.floating_port_id
+        ).where(
+            floatingips.c.floating_network_id == network["id"],
+            floatingips.c.port_id.is_(None),
+            floatingips.c.router_id.is_(None),
         )
     ).all()
     if not rows:
         return None
     ids = [row.floating_port_id for row in rows]
-    ports = connection.execute(sa.select(_p.id, _p.project_id, _p.revision_number).where(_p.id.in_(ids))).all()
+    ports = connection.execute(
+        sa.select(t.ports.c.id, t.ports.c.project_id, t.ports.c.revision_number).where(t.ports.c.id.in_(ids))
+    ).all()
 
     def write(tx: Transaction) -> None:
         for row in rows:
-            sharing.delete_object(tx, t.floatingips, row._asdict())
+            sharing.delete_object(tx, floatingips, row._asdict())
 
     return UnusedPorts(ports, write)

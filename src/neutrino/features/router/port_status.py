@@ -13,39 +13,46 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from neutrino.features.router.hosts import LOCAL_HOSTS, read_router_hosts
 from neutrino.features.router.routers.router_ports import VIF_DISTRIBUTED
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.tables import distributed_port_hosts, router_l3_agents, router_ports
 from neutrino.server.db.transaction import Transaction, now
-from neutrino.server.feed.readers.router_hosts import LOCAL_HOSTS, read_router_hosts
 from neutrino.server.feed.reports.reports import PortReports
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.ports.provisioning import ACTIVE, DOWN, Done
 
 BATCH = 200  # ports per transaction
-_w, _rp, _ra = t.distributed_port_hosts.c, t.router_ports.c, t.router_l3_agents.c
-_a, _b = t.agents.c, t.port_bindings.c
 _port = t.ports.alias("port")
 _AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
 _DISTRIBUTED = sa.select(_port.c.id, _port.c.status, _port.c.revision_number).where(
     _port.c.id.in_(_AMONG), _port.c.vif_type == VIF_DISTRIBUTED
 )
 _LOCK = _DISTRIBUTED.order_by(_port.c.id).with_for_update()  # in one order: no deadlocks
-_WIRED = sa.select(_w.port_id, _w.host).where(_w.port_id.in_(_AMONG))
+_WIRED = sa.select(distributed_port_hosts.c.port_id, distributed_port_hosts.c.host).where(
+    distributed_port_hosts.c.port_id.in_(_AMONG)
+)
 _LOCAL = (
-    LOCAL_HOSTS.where(_rp.port_id == _w.port_id, _b.host == _w.host, _b.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
-    .correlate(t.distributed_port_hosts)
+    LOCAL_HOSTS.where(
+        router_ports.c.port_id == distributed_port_hosts.c.port_id,
+        t.port_bindings.c.host == distributed_port_hosts.c.host,
+        t.port_bindings.c.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]),
+    )
+    .correlate(distributed_port_hosts)
     .exists()
 )
 _SCHEDULED = (
     sa.exists()
     .select_from(
-        t.router_ports.join(t.router_l3_agents, _ra.router_id == _rp.router_id).join(t.agents, _a.id == _ra.agent_id)
+        router_ports.join(router_l3_agents, router_l3_agents.c.router_id == router_ports.c.router_id).join(
+            t.agents, t.agents.c.id == router_l3_agents.c.agent_id
+        )
     )
-    .where(_rp.port_id == _w.port_id, _a.host == _w.host)
-    .correlate(t.distributed_port_hosts)
+    .where(router_ports.c.port_id == distributed_port_hosts.c.port_id, t.agents.c.host == distributed_port_hosts.c.host)
+    .correlate(distributed_port_hosts)
 )
-_HELD = sa.exists().where(_w.port_id == _port.c.id, sa.or_(_LOCAL, _SCHEDULED)).correlate(_port)
+_HELD = sa.exists().where(distributed_port_hosts.c.port_id == _port.c.id, sa.or_(_LOCAL, _SCHEDULED)).correlate(_port)
 _UNUSED = sa.select(_port.c.id).where(_port.c.vif_type == VIF_DISTRIBUTED, _port.c.status == ACTIVE, sa.not_(_HELD))
 
 
@@ -97,7 +104,7 @@ class DistributedPortStatus:
                 if (port := ports.get(one.port_id)) and (one.revision is None or one.revision >= port.revision_number)
             }
             rows = [{"port_id": port_id, "host": host} for port_id, host in sorted(current - wired)]
-            tx.insert(t.distributed_port_hosts, rows)
+            tx.insert(distributed_port_hosts, rows)
             for port_id in sorted({port_id for port_id, _ in current if ports[port_id].status != ACTIVE}):
                 _set_status(tx, ports[port_id], ACTIVE)
 
@@ -117,7 +124,11 @@ class DistributedPortStatus:
         with self.db.transaction() as tx:
             tx.execute(_LOCK, {"among": [port_id]})
             tx.exclude_other_nodes(t.ports.c.status, [port_id])
-            tx.write(sa.delete(t.distributed_port_hosts).where(_w.port_id == port_id, _w.host == host))
+            tx.write(
+                sa.delete(distributed_port_hosts).where(
+                    distributed_port_hosts.c.port_id == port_id, distributed_port_hosts.c.host == host
+                )
+            )
         return bool(self._set_down([port_id]))
 
     def settle(self) -> int:
@@ -136,7 +147,7 @@ class DistributedPortStatus:
             gone = list(tx.execute(_UNUSED.where(_port.c.id.in_(list(ids)))).scalars())
             for port_id in sorted(gone):
                 _set_status(tx, ports[port_id], DOWN)
-            tx.write(sa.delete(t.distributed_port_hosts).where(_w.port_id.in_(gone)))
+            tx.write(sa.delete(distributed_port_hosts).where(distributed_port_hosts.c.port_id.in_(gone)))
         return gone
 
 

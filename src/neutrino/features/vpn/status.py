@@ -9,14 +9,15 @@ from neutrino.features.vpn.tables import ipsec_site_connections, vpnservices
 from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.tables import router_l3_agents
 from neutrino.server.feed.reports.rules import one_line
 
 LOG = logging.getLogger(__name__)
-_v, _c, _ra, _a = vpnservices.c, ipsec_site_connections.c, t.router_l3_agents.c, t.agents.c
+_v, _c, _ra, _a = vpnservices.c, ipsec_site_connections.c, router_l3_agents.c, t.agents.c
 _KEY, _HOST = sa.bindparam("key", type_=sa.String), sa.bindparam("on_host", type_=sa.String)
 _SERVED = (
     sa.exists()
-    .select_from(t.router_l3_agents.join(t.agents, _a.id == _ra.agent_id))
+    .select_from(router_l3_agents.join(t.agents, _a.id == _ra.agent_id))
     .where(_ra.router_id == _v.router_id, _a.host == _HOST)
     .correlate(vpnservices)
 )

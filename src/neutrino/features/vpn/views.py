@@ -19,10 +19,11 @@ from neutrino.features.vpn.tables import (
     vpnservices,
 )
 from neutrino.server.db import tables as t
+from neutrino.server.db.tables import routers
 from neutrino.server.db.view import View
 
 _HIDDEN = ("revision_number",)
-_v, _r, _al, _s = vpnservices.c, t.routers.c, t.ip_allocations.c, t.subnets.c
+_v, _r, _al, _s = vpnservices.c, routers.c, t.ip_allocations.c, t.subnets.c
 
 
 def gateway_address(ip_version: int) -> sa.ScalarSelect[Any]:
@@ -30,7 +31,7 @@ def gateway_address(ip_version: int) -> sa.ScalarSelect[Any]:
     return (
         sa.select(sa.func.min(_al.ip_address))
         .select_from(
-            t.routers.join(t.ip_allocations, _al.port_id == _r.gw_port_id).join(t.subnets, _s.id == _al.subnet_id)
+            routers.join(t.ip_allocations, _al.port_id == _r.gw_port_id).join(t.subnets, _s.id == _al.subnet_id)
         )
         .where(_r.id == _v.router_id, _s.ip_version == ip_version)
         .correlate(vpnservices)

@@ -16,7 +16,7 @@ import contextlib
 import logging
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -69,19 +69,9 @@ def events_for_port(before: Resource | None, after: Resource | None) -> list[Nov
     return events
 
 
-def events_for_floating_ip(
-    before: Resource | None, after: Resource | None, ports: Mapping[str, Resource]
-) -> list[NovaEvent]:
-    """The events of a floating IP that was created, updated or deleted.
-
-    `ports` has, by id, the previous and the current associated port, as far as they exist. A floating IP that moves from
-    one server to another concerns both.
-    """
-    if _association(before) == _association(after):
-        return []
-    concerned = dict.fromkeys(state["port_id"] for state in (before, after) if state and state.get("port_id"))
-    found = (ports[port_id] for port_id in concerned if port_id in ports)
-    return [_event(NETWORK_CHANGED, port) for port in found if is_server_port(port)]
+def events_for_addresses(ports: Iterable[Resource]) -> list[NovaEvent]:
+    """The events of ports whose addresses have changed, though not the ports: by floating IPs."""
+    return [_event(NETWORK_CHANGED, port) for port in ports if is_server_port(port)]
 
 
 def _status_events(old: str | None, port: Resource) -> list[NovaEvent]:
@@ -106,12 +96,6 @@ def _event(name: str, port: Resource, status: str | None = None) -> NovaEvent:
 def _cached(port: Resource) -> tuple[object, ...]:
     addresses = {(ip.get("subnet_id"), ip.get("ip_address")) for ip in port.get("fixed_ips") or ()}
     return (addresses, *(port.get(name) or None for name in CACHED_BY_NOVA))  # "" and {} are as good as absent
-
-
-def _association(floating_ip: Resource | None) -> tuple[object, ...] | None:
-    if floating_ip is None or not floating_ip.get("port_id"):
-        return None
-    return tuple(floating_ip.get(name) for name in ("port_id", "fixed_ip_address", "floating_ip_address"))
 
 
 # --- delivery -----------------------------------------------------------------------------------------------------

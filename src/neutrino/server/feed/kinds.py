@@ -1,4 +1,4 @@
-"""What the core, and features that have no package of their own yet, declare for the feed.
+"""What the core declares for the feed.
 
 Scope starts from what a host has of its own: ports bound to it, routers and networks that its agents serve. Everything else
 follows by reference: an object that a host receives makes it receive those that it refers to.
@@ -11,10 +11,9 @@ from typing import Final
 from neutrino.model.kinds import KINDS
 from neutrino.model.state import Network, Port, SecurityGroup
 from neutrino.server.feed import stores
-from neutrino.server.feed.declarations import Affects, Feed, Placed, Reference
-from neutrino.server.feed.readers import l2, routers
+from neutrino.server.feed.declarations import Affects, Feed, Reference
+from neutrino.server.feed.readers import l2
 from neutrino.server.feed.records import TUNNEL_TYPES
-from neutrino.server.feed.reports.rules import UP_OR_DOWN, ReportedStatus, prefix
 from neutrino.server.feed.stores import ServedKind
 
 
@@ -89,24 +88,3 @@ CORE: Final = Feed(
     # A deleted subnet is no longer found here: the same transaction logs its network too.
     affects=(Affects(records="network", named=("subnet",), find=l2.networks_of_subnets),),
 )
-ROUTERS: Final = Feed(
-    kinds=(
-        ServedKind(
-            KINDS["router"], stores.HostObjects, source="router", read=routers.read_routers, takes_additions=True
-        ),
-    ),
-    placed=(Placed(of="port", read=routers.read_port_hosts),),
-    references=(Reference("dhcp_port", "router", lambda router: (one.network_id for one in router.interfaces)),),
-    affects=(
-        Affects(records="router", named=("port", "agent"), affected=("network",), find=routers.routers_of),
-        Affects(records="router", named=("port", "agent"), find=routers.distributed_routers_of),
-        Affects(records="port", affected=("router",), find=routers.shared_ports),
-    ),
-    statuses={
-        "floatingip": ReportedStatus(UP_OR_DOWN),
-        "router": ReportedStatus(frozenset({"active", "standby", "unknown"})),
-        "subnet": ReportedStatus(check=prefix),
-    },
-)
-# Features without a package of their own.
-UNPACKAGED: Final = (ROUTERS,)

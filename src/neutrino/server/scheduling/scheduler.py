@@ -92,6 +92,10 @@ class AgentScheduler(ABC):
     def remove(self, agent_id: str, object_id: str) -> None:
         """Take an object from an agent by the operator's request; it gets no other agent in its place."""
 
+    def unhosted(self) -> dict[str, str]:
+        """Objects that no agent can serve, with the reason; networks without an agent are a finding of the status."""
+        return {}
+
     # --- the life of agents ---------------------------------------------------------------------------------------
 
     def agent_disabled(self, agent_id: str) -> list[Move]:

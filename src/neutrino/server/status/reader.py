@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Final
 
 import msgspec
 import sqlalchemy as sa
@@ -21,26 +20,19 @@ from neutrino.diagnosis.facts import (
     ProcessRow,
 )
 from neutrino.model.objects import Object
-from neutrino.model.routing import ACTIVE
+from neutrino.server import features
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.db.tables import (
     agents,
     change_head,
     changes,
-    floatingips,
     network_dhcp_agents,
     networks,
     ports,
-    router_l3_agents,
-    router_ports,
-    routers,
     server_processes,
     subnets,
 )
-from neutrino.server.hosts.registry import timestamp
-
-ELECTION_SECONDS: Final = 60  # until an instance of a new HA router has to be active
 
 Query = sa.Select[*tuple[object, ...]]
 _PING = sa.select(sa.literal(1))
@@ -54,65 +46,27 @@ _AGENTS = sa.select(*(agents.c[field.name] for field in fields(AgentRow))).order
 _PORTS = sa.select(ports.c.status, ports.c.vif_type, sa.func.count()).group_by(ports.c.status, ports.c.vif_type)
 _NETWORKS = sa.select(networks.c.status, sa.func.count()).group_by(networks.c.status)
 _SUBNETS = sa.select(sa.func.count()).select_from(subnets)
-_FLOATING = sa.select(floatingips.c.status, sa.func.count()).group_by(floatingips.c.status)
-_ROUTERS = sa.select(routers.c.status, routers.c.ha, routers.c.distributed, sa.func.count()).group_by(
-    routers.c.status, routers.c.ha, routers.c.distributed
-)
 
 # --- objects with a problem -------------------------------------------------------------------------------------------
 
 
-def _named(table: sa.Table, *more: sa.ColumnElement[object], name: str = "name") -> Query:
+def named(table: sa.Table, *more: sa.ColumnElement[object], name: str = "name") -> Query:
     return sa.select(table.c.id, table.c[name].label("name"), *more).order_by(table.c.id).limit(NAMED)
 
 
 _serves_dhcp = sa.exists().where(subnets.c.network_id == networks.c.id, subnets.c.enable_dhcp)
 _has_dhcp_agent = sa.exists().where(network_dhcp_agents.c.network_id == networks.c.id)
-_has_ports = sa.exists().where(router_ports.c.router_id == routers.c.id)
-_has_l3_agent = sa.exists().where(router_l3_agents.c.router_id == routers.c.id)
-_instances = (
-    sa.select(
-        *(routers.c[name] for name in ("id", "name", "created_at", "updated_at")),
-        sa.func.sum(sa.case((router_l3_agents.c.ha_state == ACTIVE, 1), else_=0)).label("active_instances"),
-        sa.func.count(router_l3_agents.c.ha_state).label("reported"),
-    )
-    .join(router_l3_agents, router_l3_agents.c.router_id == routers.c.id)
-    .where(routers.c.ha, routers.c.admin_state_up)
-    .group_by(routers.c.id, routers.c.name, routers.c.created_at, routers.c.updated_at)
-    .subquery()
-)
-_HA_STATES = sa.select(_instances.c.active_instances, sa.func.count()).group_by(_instances.c.active_instances)
-_since: sa.BindParameter[str] = sa.bindparam("elected_since")
-# Before its first election a router has no active instance: it is new, or became HA, and no host has reported a state.
-_not_elected = sa.or_(
-    _instances.c.created_at >= _since, sa.and_(_instances.c.reported == 0, _instances.c.updated_at >= _since)
-)
 _NAMED: Mapping[str, Query] = {
-    "ports_with_failed_binding": _named(ports, ports.c.host).where(ports.c.vif_type == BINDING_FAILED),
-    "ports_not_wired": _named(ports, ports.c.host).where(
+    "ports_with_failed_binding": named(ports, ports.c.host).where(ports.c.vif_type == BINDING_FAILED),
+    "ports_not_wired": named(ports, ports.c.host).where(
         ports.c.status == "DOWN",
         ports.c.host != "",
         ports.c.vif_type != BINDING_FAILED,
         ports.c.admin_state_up,
         sa.not_(ports.c.device_owner.startswith("network:")),
     ),
-    "ports_in_error": _named(ports, ports.c.host).where(ports.c.status == "ERROR"),
-    "networks_without_dhcp": _named(networks).where(_serves_dhcp, sa.not_(_has_dhcp_agent)),
-    "routers_not_scheduled": _named(routers).where(
-        routers.c.admin_state_up,
-        _has_ports,
-        sa.not_(_has_l3_agent),
-        # A distributed router without a gateway needs no L3 agent of its own: it is where its instances are.
-        sa.or_(sa.not_(routers.c.distributed), routers.c.gw_port_id.is_not(None)),
-    ),
-    "ha_routers": sa.select(_instances.c.id, _instances.c.name, _instances.c.active_instances)
-    .where(
-        sa.or_(_instances.c.active_instances > 1, sa.and_(_instances.c.active_instances == 0, sa.not_(_not_elected)))
-    )
-    .order_by(_instances.c.id)
-    .limit(NAMED),
-    "routers_in_error": _named(routers).where(routers.c.status == "ERROR"),
-    "floatingips_in_error": _named(floatingips, name="floating_ip_address").where(floatingips.c.status == "ERROR"),
+    "ports_in_error": named(ports, ports.c.host).where(ports.c.status == "ERROR"),
+    "networks_without_dhcp": named(networks).where(_serves_dhcp, sa.not_(_has_dhcp_agent)),
 }
 
 
@@ -127,7 +81,7 @@ def read(db: Database, now: float, down_time: float) -> Facts:
         head = connection.execute(_HEAD).first()
         processes = [dict(row) for row in connection.execute(_PROCESSES).mappings()]
         reports = [dict(row) for row in connection.execute(_AGENTS).mappings()]
-        return Facts(
+        facts = Facts(
             now=now,
             down_time=down_time,
             dialect=db.dialect,
@@ -141,24 +95,22 @@ def read(db: Database, now: float, down_time: float) -> Facts:
             processes=[ProcessRow(**row | {"details": _decoded(row["details"])}) for row in processes],
             agents=[AgentRow(**row | {"configurations": _decoded(row["configurations"])}) for row in reports],
             ports=[(row[0], row[1], row[2]) for row in connection.execute(_PORTS)],
-            networks=_counts(connection, _NETWORKS),
+            networks=counts(connection, _NETWORKS),
             subnets=connection.execute(_SUBNETS).scalar() or 0,
-            routers=[(row[0], bool(row[1]), bool(row[2]), row[3]) for row in connection.execute(_ROUTERS)],
-            ha_routers={int(row[0] or 0): row[1] for row in connection.execute(_HA_STATES)},
-            floatingips=_counts(connection, _FLOATING),
-            named=_objects_with_problems(connection, now),
+            named=ObjectsWithProblems(**objects(connection, _NAMED)),
             disk=_disk(db.url.database) if db.dialect == "sqlite" else None,
         )
+        for add in (feature.facts for feature in features.installed() if feature.facts is not None):
+            facts = add(connection, facts)
+        return facts
 
 
-def _objects_with_problems(connection: Connection, now: float) -> ObjectsWithProblems:
-    parameters = {"elected_since": timestamp(now - ELECTION_SECONDS)}
-    return ObjectsWithProblems(
-        **{
-            name: [NamedObject(**row) for row in connection.execute(query, parameters).mappings()]
-            for name, query in _NAMED.items()
-        }
-    )
+def objects(connection: Connection, queries: Mapping[str, Query], **parameters: str) -> dict[str, list[NamedObject]]:
+    """The objects with a problem, by problem."""
+    return {
+        problem: [NamedObject(**row) for row in connection.execute(query, parameters).mappings()]
+        for problem, query in queries.items()
+    }
 
 
 def _disk(path: str | None) -> Disk | None:
@@ -170,7 +122,7 @@ def _disk(path: str | None) -> Disk | None:
     return Disk(str(path), blocks * status.f_frsize, bool(status.f_flag & os.ST_RDONLY))
 
 
-def _counts(connection: Connection, query: sa.Select[str, int]) -> dict[str, int]:
+def counts(connection: Connection, query: sa.Select[str, int]) -> dict[str, int]:
     return {row[0]: row[1] for row in connection.execute(query)}
 
 

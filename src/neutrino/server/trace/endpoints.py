@@ -21,6 +21,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.rows import decode_fixed_ips
 from neutrino.server.trace.path import OUTSIDE_MAC, UNKNOWN_MAC, Origin
+from neutrino.server.trace.routing import PublicAddress, Routing
 from neutrino.server.trace.snapshot import Seeds
 from neutrino.server.trace.steps.filters import ICMP, ICMPV6, WITH_PORTS
 from neutrino.server.trace.steps.walk import contains
@@ -28,8 +29,7 @@ from neutrino.server.trace.steps.walk import contains
 _SOURCE_PORT: Final = 40000  # of a connection, if none is given
 _SIZE: Final = 84  # of a ping
 _OUTSIDE: Final = {4: "198.51.100.1", 6: "2001:db8:ffff::1"}  # a machine outside: addresses for documentation
-_p, _al, _n, _s, _f = t.ports.c, t.ip_allocations.c, t.networks.c, t.subnets.c, t.floatingips.c
-_r, _rp, _pf, _seg = t.routers.c, t.router_ports.c, t.port_forwardings.c, t.network_segments.c
+_p, _al, _n, _s, _seg = t.ports.c, t.ip_allocations.c, t.networks.c, t.subnets.c, t.network_segments.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class Endpoints:
     project_id: str  # whose trace it is: of the sender, or from outside of the receiver
 
 
-def resolve(connection: Connection, context: Context, values: Values) -> Endpoints:
+def resolve(connection: Connection, context: Context, values: Values, routing: Routing) -> Endpoints:
     _check(values)
     receiver = _port(connection, context, values["destination_port_id"]) if values["destination_port_id"] else None
     if values["source"] == EXTERNAL:
-        return _from_outside(connection, context, values, receiver)
+        return _from_outside(connection, context, values, receiver, routing)
     sender = _sender(connection, context, values)
     version = _version(values, sender, receiver)
     on_link = frozenset(fixed.subnet_id for fixed in sender.fixed_ips)
@@ -203,7 +203,9 @@ def _subnets_with(connection: Connection, port: _Port, address: str) -> frozense
 # --- from outside -----------------------------------------------------------------------------------------------------
 
 
-def _from_outside(connection: Connection, context: Context, values: Values, receiver: _Port | None) -> Endpoints:
+def _from_outside(
+    connection: Connection, context: Context, values: Values, receiver: _Port | None, routing: Routing
+) -> Endpoints:
     if values["source_mac"]:
         raise _invalid("source_mac", "it cannot be given with source external")
     if receiver is not None and not context.is_admin and receiver.project_id != context.project_id:
@@ -211,11 +213,11 @@ def _from_outside(connection: Connection, context: Context, values: Values, rece
     version = _version(values, receiver)
     port = values["destination_port"]
     if receiver is not None:
-        destination, network, port = _public(connection, values, receiver, version)
+        destination, network, port = _public(connection, values, receiver, version, routing)
         project = receiver.project_id
     else:
         destination = values["destination_address"]
-        network, project, receiver = _external_network(connection, context, destination)
+        network, project, receiver = _external_network(connection, context, destination, routing)
     source = values["source_address"] or _gateway(connection, network, version)
     packet = _packet({**values, "destination_port": port}, version, source, destination, OUTSIDE_MAC)
     seeds = Seeds(
@@ -227,25 +229,23 @@ def _from_outside(connection: Connection, context: Context, values: Values, rece
     return Endpoints(Origin(network_id=network, towards=towards), packet, seeds, project)
 
 
-def _public(connection: Connection, values: Values, receiver: _Port, version: int) -> tuple[str, str, int | None]:
-    """The address and port by which the outside reaches a port, and the external network."""
+def _public(connection: Connection, values: Values, receiver: _Port, version: int, routing: Routing) -> PublicAddress:
+    """By what the outside reaches a port."""
     port = values["destination_port"]
     if version == 4:
-        row = connection.execute(sa.select(t.floatingips).where(_f.port_id == receiver.id).order_by(_f.id)).first()
-        if row is not None:
-            return row.floating_ip_address, row.floating_network_id, port
-        statement = sa.select(t.port_forwardings, _f.floating_ip_address, _f.floating_network_id)
-        statement = statement.join(t.floatingips, _f.id == _pf.floatingip_id)
-        for row in connection.execute(statement.where(_pf.internal_port_id == receiver.id).order_by(_pf.id)):
-            first, last = map(int, row.internal_port_range.split(":"))
-            is_protocol = protocol_number(row.protocol) == protocol_number(values["protocol"])
-            if is_protocol and port is not None and first <= port <= last:
-                outer = int(row.external_port_range.split(":")[0]) + port - first
-                return row.floating_ip_address, row.floating_network_id, outer
-    return _address(receiver, version, "destination_port_id"), _network_outside(connection, receiver), port
+        floating_ips = routing.floating_ips(connection, port_ids=[receiver.id])
+        if floating_ips:
+            first = floating_ips[min(floating_ips)]
+            return PublicAddress(first.floating_ip_address, first.floating_network_id, port)
+        protocol = protocol_number(values["protocol"])
+        forwarded = routing.forwarded(connection, receiver.id, protocol, port) if port is not None else None
+        if forwarded is not None:
+            return forwarded
+    address = _address(receiver, version, "destination_port_id")
+    return PublicAddress(address, _network_outside(connection, receiver, routing), port)
 
 
-def _network_outside(connection: Connection, port: _Port) -> str:
+def _network_outside(connection: Connection, port: _Port, routing: Routing) -> str:
     """The network at whose outside a packet to a fixed address enters; empty: none.
 
     The port's own if that is external; the external network of a router on its subnets; or its own if that is a physical
@@ -254,31 +254,28 @@ def _network_outside(connection: Connection, port: _Port) -> str:
     own = connection.execute(sa.select(_n.external).where(_n.id == port.network_id)).scalar()
     if own:
         return port.network_id
-    statement = (
-        sa.select(_r.gw_network_id)
-        .join(t.router_ports, _rp.router_id == _r.id)
-        .join(t.ip_allocations, _al.port_id == _rp.port_id)
-        .where(_al.subnet_id.in_({f.subnet_id for f in port.fixed_ips}), _r.gw_network_id.is_not(None))
-        .order_by(_r.id)
-    )
     physical = sa.select(_seg.network_id).where(_seg.network_id == port.network_id, _seg.physical_network.is_not(None))
-    return connection.execute(statement).scalar() or connection.execute(physical).scalar() or ""
+    outside = routing.network_outside(connection, {fixed.subnet_id for fixed in port.fixed_ips})
+    return outside or connection.execute(physical).scalar() or ""
 
 
-def _external_network(connection: Connection, context: Context, address: str) -> tuple[str, str, _Port | None]:
+def _external_network(
+    connection: Connection, context: Context, address: str, routing: Routing
+) -> tuple[str, str, _Port | None]:
     """The external network by which an address is reached, whose address it is, and the port that has it."""
-    statement = sa.select(_f.floating_network_id, _f.project_id).where(_f.floating_ip_address == address)
-    if not context.is_admin:
-        statement = statement.where(_f.project_id == (context.project_id or "-"))
-    rows = connection.execute(statement).all()
-    if len(rows) > 1:
+    floating_ips = [
+        fip
+        for fip in routing.floating_ips(connection, addresses=[address]).values()
+        if context.is_admin or fip.project_id == (context.project_id or "-")
+    ]
+    if len(floating_ips) > 1:
         raise _invalid("destination_address", "floating IPs of several networks have it: give destination_port_id")
-    if rows:
-        return rows[0].floating_network_id, rows[0].project_id, None
+    if floating_ips:
+        return floating_ips[0].floating_network_id, floating_ips[0].project_id, None
     found = _with_address(connection, context, address)
     if found:
         port = _only(found, "destination_address", "destination_port_id")
-        return _network_outside(connection, port), port.project_id, port
+        return _network_outside(connection, port, routing), port.project_id, port
     if context.is_admin:
         subnets = (
             sa.select(_s.network_id, _s.cidr).join(t.networks, _n.id == _s.network_id).where(_n.external.is_(True))

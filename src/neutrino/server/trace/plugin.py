@@ -20,8 +20,8 @@ from neutrino.server.hosts.registry import Registry
 from neutrino.server.services import ResourcePlugin
 
 if TYPE_CHECKING:
-    from neutrino.server.feed.declarations import Additions
     from neutrino.server.trace.feature_part import ReadTracePart
+    from neutrino.server.trace.routing import Routing
     from neutrino.server.trace.tracer import Tracer
 
 
@@ -59,8 +59,8 @@ class Traces:
 def build(
     db: Database,
     registry: Registry,
+    routing: Routing,
     parts: Sequence[ReadTracePart],
-    additions: Additions,
     catalogue: Mapping[str, Problem],
     *,
     at_once: int,
@@ -70,6 +70,6 @@ def build(
         from neutrino.server.trace.host_ask import HostAsk
         from neutrino.server.trace.tracer import Tracer
 
-        return Tracer(db, registry, parts, additions, HostAsk(HostQueries(db, registry)), at_once=at_once)
+        return Tracer(db, registry, routing, parts, HostAsk(HostQueries(db, registry)), at_once=at_once)
 
     return ResourcePlugin(EXTENSIONS, ((TRACE, Traces(tracer, catalogue)),))

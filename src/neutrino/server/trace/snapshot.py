@@ -15,18 +15,14 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.model import state as m
 from neutrino.server.db import tables as t
-from neutrino.server.feed.declarations import NO_ADDITIONS, Additions
 from neutrino.server.feed.readers import l2
-from neutrino.server.feed.readers.router_hosts import read_agent_modes, read_local_hosts, read_placements
-from neutrino.server.feed.readers.routers import read_agent_gateways, read_bases
 from neutrino.server.feed.readers.rows import MAX_IDS, build, decode_fixed_ips, read_ids, read_rows, select, texts
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.trace.feature_part import Reached, ReadTracePart
+from neutrino.server.trace.routing import Routing
 from neutrino.server.trace.values import (
     Named,
-    Placement,
     Snapshot,
-    TracedFloatingIp,
     TracedHost,
     TracedPort,
     TracedRouter,
@@ -35,14 +31,8 @@ from neutrino.server.trace.values import (
 MAX_ROUNDS: Final = 4  # routers one behind the other
 MAX_ROUTERS: Final = 64
 MAX_PAIRS: Final = 1000  # ports with allowed address pairs on the networks of a trace
-_p, _n, _rp, _al, _f = t.ports.c, t.networks.c, t.router_ports.c, t.ip_allocations.c, t.floatingips.c
-_b, _blocks, _pf, _psg, _a = (
-    t.port_bindings.c,
-    t.provisioning_blocks.c,
-    t.port_forwardings.c,
-    t.port_security_groups.c,
-    t.agents.c,
-)
+_p, _n, _al, _a = t.ports.c, t.networks.c, t.ip_allocations.c, t.agents.c
+_b, _blocks, _psg = t.port_bindings.c, t.provisioning_blocks.c, t.port_security_groups.c
 _pairs = msgspec.json.Decoder(tuple[m.AddressPair, ...])
 _decode = msgspec.json.decode
 
@@ -72,38 +62,37 @@ def read_snapshot(
     connection: Connection,
     registry: Registry,
     seeds: Seeds,
+    routing: Routing,
     parts: Sequence[ReadTracePart] = (),
-    additions: Additions = NO_ADDITIONS,
 ) -> Snapshot:
-    """`parts`: of features in a trace; `additions`: of features to routers."""
+    """`parts`: of features in a trace."""
     found = _Found(set(seeds.port_ids), set(seeds.network_ids), addresses=set(seeds.addresses))
     found.routers |= seeds.router_ids
     found.networks |= read_ids(connection, sa.select(_p.network_id), _p.id, found.ports)
     # A floating IP that the packet is for, or that a port has: its router may be another than the sender's.
-    floating = _floating_ips(connection, found)
+    floating = dict(routing.floating_ips(connection, addresses=found.addresses, port_ids=found.ports))
     found.routers |= {fip.router_id for fip in floating.values() if fip.router_id}
-    _follow(connection, found)
-    bases = read_bases(connection, sorted(found.routers), additions)
+    _follow(connection, routing, found)
+    routers = routing.read(connection, found.routers)
     networks = {key: record.network for key, record in l2.read_networks(connection, sorted(found.networks))}
-    found.addresses |= {route.nexthop for base, _ in bases.values() for route in base.routes}
+    found.addresses |= {route.nexthop for one in routers.values() for route in one.router.routes}
     subnets = [subnet for network in networks.values() for subnet in network.subnets]
     found.addresses |= {subnet.gateway_ip for subnet in subnets if subnet.gateway_ip}
     found.addresses |= {hop for subnet in subnets for _, hop in subnet.host_routes}
     found.addresses |= {fip.fixed_ip_address for fip in floating.values() if fip.fixed_ip_address}
-    forwardings = _forwardings(connection, floating)
-    found.addresses |= {row.internal_ip_address for row in forwardings}
+    forwardings = routing.forwardings(connection, floating)
+    found.addresses |= {one.internal_ip_address for one in forwardings.values()}
     by_address = _ports_with(connection, found)
-    new = read_ids(connection, sa.select(_rp.router_id), _rp.port_id, by_address) - found.routers
+    new = set(routing.routers_of(connection, by_address).values()) - found.routers
     if new:  # the gateway of another router on an external network
         found.routers |= new
-        _follow(connection, found)
-        bases = read_bases(connection, sorted(found.routers), additions)
+        _follow(connection, routing, found)
+        routers = routing.read(connection, found.routers)
         networks = {key: record.network for key, record in l2.read_networks(connection, sorted(found.networks))}
-    floating |= _floating_ips(connection, found, of_routers=True)
-    routers = _routers(connection, bases)
+    floating |= routing.floating_ips(connection, router_ids=found.routers)
     reached = Reached(found.networks - found.external, found.addresses, lambda: _senders(connection, found, routers))
     of_features = tuple(read(connection, reached) for read in parts)
-    ports = _ports(connection, found, by_address | {key for part in of_features for key in part.port_ids})
+    ports = _ports(connection, routing, found, by_address | {key for part in of_features for key in part.port_ids})
     hosts = _hosts(connection, registry, _host_names(ports.values(), routers.values()))
     return _with_rules(
         connection,
@@ -113,7 +102,7 @@ def read_snapshot(
             networks=networks,
             routers=routers,
             floating_ips=floating,
-            forwardings={row.id: row.floatingip_id for row in forwardings},
+            forwardings=forwardings,
             parts=of_features,
             hosts=hosts,
         ),
@@ -134,64 +123,21 @@ def newest_change(connection: Connection, object_ids: Collection[str]) -> int:
 # --- routers and networks ---------------------------------------------------------------------------------------------
 
 
-def _follow(connection: Connection, found: _Found) -> None:
+def _follow(connection: Connection, routing: Routing, found: _Found) -> None:
     external = sa.select(_n.id).where(_n.external.is_(True))
-    on_networks = sa.select(_rp.router_id).join(t.ports, _p.id == _rp.port_id)
-    of_routers = sa.select(_p.network_id).join(t.router_ports, _rp.port_id == _p.id)
     done: set[str] = set()
     for _ in range(MAX_ROUNDS):
-        found.networks |= read_ids(connection, of_routers, _rp.router_id, sorted(found.routers))
+        found.networks |= routing.networks_of(connection, found.routers)
         found.external |= read_ids(connection, external, _n.id, sorted(found.networks))
         new = found.networks - found.external - done
         if not new or len(found.routers) >= MAX_ROUTERS:
             return
         done |= new
-        routers = sorted(read_ids(connection, on_networks, _p.network_id, sorted(new)) - found.routers)
+        routers = sorted(routing.routers_on(connection, new) - found.routers)
         found.routers |= set(routers[: MAX_ROUTERS - len(found.routers)])
     # Of the routers of the last round too: a path that reaches them ends on a network that is known.
-    found.networks |= read_ids(connection, of_routers, _rp.router_id, sorted(found.routers))
+    found.networks |= routing.networks_of(connection, found.routers)
     found.external |= read_ids(connection, external, _n.id, sorted(found.networks))
-
-
-def _routers(connection: Connection, bases: Mapping[str, Any]) -> dict[str, TracedRouter]:
-    ids = sorted(bases)
-    placements = read_placements(connection, ids) if ids else {}
-    local: Mapping[str, frozenset[str]] = {}
-    gateways: Mapping[str, Any] = {}
-    distributed = sorted(key for key, (base, _) in bases.items() if base.distributed)
-    if distributed:
-        local = read_local_hosts(connection, distributed, read_agent_modes(connection))
-        outside = {base.gateway.network_id for base, _ in bases.values() if base.distributed and base.gateway}
-        gateways = read_agent_gateways(connection, outside)
-    return {
-        key: TracedRouter(
-            router=base,
-            is_ha=is_ha,
-            placements=tuple(Placement(host, state) for host, (_, state) in placements.get(key, {}).items()),
-            local_hosts=local.get(key, frozenset()),
-            agent_gateways=gateways.get(base.gateway.network_id, {}) if base.gateway is not None else {},
-        )
-        for key, (base, is_ha) in bases.items()
-    }
-
-
-def _floating_ips(connection: Connection, found: _Found, *, of_routers: bool = False) -> dict[str, TracedFloatingIp]:
-    statement = sa.select(
-        *(_f.id, _f.project_id, _f.floating_network_id, _f.floating_ip_address, _f.router_id, _f.port_id),
-        *(_f.fixed_ip_address, _f.status),
-    )
-    if of_routers:
-        rows = list(read_rows(connection, statement, _f.router_id, sorted(found.routers)))
-    else:
-        rows = list(read_rows(connection, statement, _f.floating_ip_address, sorted(found.addresses)))
-        rows += read_rows(connection, statement, _f.port_id, sorted(found.ports))
-    optional = ("router_id", "port_id", "fixed_ip_address")
-    return {row.id: build(TracedFloatingIp, row, **{n: getattr(row, n) or "" for n in optional}) for row in rows}
-
-
-def _forwardings(connection: Connection, floating: Mapping[str, TracedFloatingIp]) -> list[Any]:
-    statement = sa.select(_pf.id, _pf.floatingip_id, _pf.internal_ip_address, _pf.internal_port_id)
-    return list(read_rows(connection, statement, _pf.floatingip_id, sorted(floating)))
 
 
 def _senders(connection: Connection, found: _Found, routers: Mapping[str, TracedRouter]) -> set[str]:
@@ -206,8 +152,7 @@ _PORTS = select(
     t.ports,
     *(_p.name, _p.project_id, _p.status),
     *(_p.fixed_ips, _p.allowed_address_pairs, _p.security_groups),
-    _rp.router_id,
-).outerjoin(t.router_ports, _rp.port_id == _p.id)
+)
 
 
 def _ports_with(connection: Connection, found: _Found) -> set[str]:
@@ -216,9 +161,11 @@ def _ports_with(connection: Connection, found: _Found) -> set[str]:
     return read_ids(connection, statement, _al.ip_address, sorted(found.addresses)) if found.networks else set()
 
 
-def _ports(connection: Connection, found: _Found, by_address: Collection[str]) -> dict[str, TracedPort]:
+def _ports(
+    connection: Connection, routing: Routing, found: _Found, by_address: Collection[str]
+) -> dict[str, TracedPort]:
     ids = found.ports | set(by_address)
-    ids |= read_ids(connection, sa.select(_rp.port_id), _rp.router_id, sorted(found.routers))
+    ids |= routing.ports_of(connection, found.routers)
     internal = sorted(found.networks - found.external)
     servers = sa.select(_p.id).where(_p.device_owner == "network:dhcp")
     ids |= read_ids(connection, servers, _p.network_id, internal)
@@ -234,11 +181,14 @@ def _ports(connection: Connection, found: _Found, by_address: Collection[str]) -
     blocks: dict[str, set[str]] = {}
     for row in read_rows(connection, sa.select(_blocks.port_id, _blocks.component), _blocks.port_id, ordered):
         blocks.setdefault(row.port_id, set()).add(row.component)
+    routers = routing.routers_of(connection, ordered)
     rows = read_rows(connection, _PORTS, _p.id, ordered)
-    return {row.id: _port(row, bindings.get(row.id), blocks.get(row.id, set())) for row in rows}
+    return {
+        row.id: _port(row, bindings.get(row.id), blocks.get(row.id, set()), routers.get(row.id, "")) for row in rows
+    }
 
 
-def _port(row: Any, binding: Any, blocks: Collection[str]) -> TracedPort:
+def _port(row: Any, binding: Any, blocks: Collection[str], router_id: str) -> TracedPort:
     levels = _decode(binding.levels) if binding is not None else []
     port = build(
         m.Port,
@@ -255,7 +205,7 @@ def _port(row: Any, binding: Any, blocks: Collection[str]) -> TracedPort:
         project_id=row.project_id,
         status=row.status,
         blocks=frozenset(blocks),
-        router_id=row.router_id or "",
+        router_id=router_id,
     )
 
 

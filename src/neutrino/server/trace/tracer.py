@@ -19,7 +19,6 @@ from neutrino.model.trace import Cause, Point, PointKind, Verdict
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db.session import Database
-from neutrino.server.feed.declarations import NO_ADDITIONS, Additions
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_HW, VIF_UNBOUND
 from neutrino.server.trace import visible
@@ -29,6 +28,7 @@ from neutrino.server.trace.compare import Result, compare
 from neutrino.server.trace.endpoints import Endpoints, resolve
 from neutrino.server.trace.feature_part import ReadTracePart
 from neutrino.server.trace.path import Origin, compute, compute_return
+from neutrino.server.trace.routing import NO_ROUTING, Routing
 from neutrino.server.trace.snapshot import newest_change, read_snapshot
 from neutrino.server.trace.values import Hop, Path, Snapshot
 
@@ -51,8 +51,8 @@ class Direction:
 class Tracer:
     db: Database
     registry: Registry
+    routing: Routing = NO_ROUTING
     parts: Sequence[ReadTracePart] = ()  # of features
-    additions: Additions = NO_ADDITIONS  # of features, to routers
     ask: Ask | None = None
     seconds: float = SECONDS
     clock: Callable[[], float] = time.monotonic
@@ -63,7 +63,7 @@ class Tracer:
     def owner(self, context: Context, values: Values) -> str:
         """The project whose trace it is."""
         with self.db.read() as connection:
-            return resolve(connection, context, values).project_id
+            return resolve(connection, context, values, self.routing).project_id
 
     def trace(self, context: Context, values: Values) -> Object:
         with self._slot(context):
@@ -154,8 +154,8 @@ class Tracer:
         which objects change."""
         for _ in range(ATTEMPTS):
             with self.db.read() as connection:
-                ends = resolve(connection, context, values)
-                snapshot = read_snapshot(connection, self.registry, ends.seeds, self.parts, self.additions)
+                ends = resolve(connection, context, values, self.routing)
+                snapshot = read_snapshot(connection, self.registry, ends.seeds, self.routing, self.parts)
             project = _project(context, ends)
             try:
                 path = compute(snapshot, ends.origin, ends.packet, project_id=project)

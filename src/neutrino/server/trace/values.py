@@ -5,7 +5,7 @@ A `Snapshot` is what `snapshot.py` reads for one trace. A `Path` is what `path.p
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -91,6 +91,13 @@ class TracedFloatingIp(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "ACTIVE"
 
 
+class TracedForwarding(NamedTuple):
+    """A port forwarding; the router has the rest of it."""
+
+    floating_ip_id: str
+    internal_ip_address: str
+
+
 class TracedHost(msgspec.Struct, frozen=True, kw_only=True):
     """A host by what its agents have reported."""
 
@@ -116,7 +123,7 @@ class Snapshot:
     members: Mapping[str, frozenset[Member]] = field(default_factory=dict)  # of remote groups
     routers: Mapping[str, TracedRouter] = field(default_factory=dict)
     floating_ips: Mapping[str, TracedFloatingIp] = field(default_factory=dict)
-    forwardings: Mapping[str, str] = field(default_factory=dict)  # port forwarding → its floating IP
+    forwardings: Mapping[str, TracedForwarding] = field(default_factory=dict)
     parts: tuple[TracePart, ...] = ()  # of features
     hosts: Mapping[str, TracedHost] = field(default_factory=dict)
     named: Mapping[str, Named] = field(default_factory=dict)  # of objects whose values have no name

@@ -32,6 +32,7 @@ from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.tables import floatingips, port_forwardings, router_l3_agents, router_ports, routers
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added, View
 from neutrino.server.ml2.networks import Networks
@@ -43,50 +44,55 @@ from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.uses import RouterUse
 
-# Called with a floating IP before and after a change, and the ports, by id, that it was and is associated with.
-Notify = Callable[[Object | None, Object | None, Mapping[str, Object]], None]
 Revisions = tuple[tuple[str, int], ...]  # ids and revisions of routers as they were read
 DOWN: Final = "DOWN"
 DHCP_PORT: Final = "network:dhcp"
 NOT_ASSOCIATED: Final[Object] = {"port_id": None, "fixed_ip_address": None, "router_id": None}
-_f, _fw, _p, _r = t.floatingips.c, t.port_forwardings.c, t.ports.c, t.routers.c
-_rp, _a, _s, _n = t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.networks.c
-_b, _g = t.router_l3_agents.c, t.agents.c
-_gateways, _gateway_ports = t.router_ports.alias("gateways"), t.ports.alias("gateway_ports")
+_gateways, _gateway_ports = router_ports.alias("gateways"), t.ports.alias("gateway_ports")
 _ROUTERS_BETWEEN = (
-    sa.select(_r.id, _r.revision_number, _r.distributed, _a.ip_address, _s.gateway_ip)
+    sa.select(
+        routers.c.id,
+        routers.c.revision_number,
+        routers.c.distributed,
+        t.ip_allocations.c.ip_address,
+        t.subnets.c.gateway_ip,
+    )
     .select_from(
-        t.router_ports.join(t.ip_allocations, _a.port_id == _rp.port_id)
-        .join(t.routers, _r.id == _rp.router_id)
-        .join(t.subnets, _s.id == _a.subnet_id)
+        router_ports.join(t.ip_allocations, t.ip_allocations.c.port_id == router_ports.c.port_id)
+        .join(routers, routers.c.id == router_ports.c.router_id)
+        .join(t.subnets, t.subnets.c.id == t.ip_allocations.c.subnet_id)
     )
     .where(
-        _a.subnet_id == sa.bindparam("subnet"),
+        t.ip_allocations.c.subnet_id == sa.bindparam("subnet"),
         sa.exists().where(
-            _gateways.c.router_id == _r.id,
+            _gateways.c.router_id == routers.c.id,
             _gateways.c.port_type == GATEWAY,
             _gateways.c.port_id == _gateway_ports.c.id,
             _gateway_ports.c.network_id == sa.bindparam("external"),
         ),
-        _rp.port_type.in_(INTERFACES),
+        router_ports.c.port_type.in_(INTERFACES),
     )
-    .order_by(_r.id)
+    .order_by(routers.c.id)
 )
-_ROUTER = sa.select(_r.id, _r.revision_number, _r.distributed, _r.project_id, _r.gw_network_id).where(
-    _r.id == sa.bindparam("router")
-)
+_ROUTER = sa.select(
+    routers.c.id, routers.c.revision_number, routers.c.distributed, routers.c.project_id, routers.c.gw_network_id
+).where(routers.c.id == sa.bindparam("router"))
 DETAILS = ("name", "network_id", "mac_address", "admin_state_up", "status", "device_id", "device_owner")
 BATCH = 500
-_DETAILS = sa.select(_p.id, *(_p[name] for name in DETAILS)).where(_p.id.in_(sa.bindparam("ports", expanding=True)))
-_NO_STATUS = sa.update(t.ports).where(_p.id == sa.bindparam("port")).values(status="N/A")
+_DETAILS = sa.select(t.ports.c.id, *(t.ports.c[name] for name in DETAILS)).where(
+    t.ports.c.id.in_(sa.bindparam("ports", expanding=True))
+)
+_NO_STATUS = sa.update(t.ports).where(t.ports.c.id == sa.bindparam("port")).values(status="N/A")
 
 
 # --- views ------------------------------------------------------------------------------------------------------------
 
 _COMPUTED = {
-    "qos_network_policy_id": sa.select(_n.qos_policy_id).where(_n.id == _f.floating_network_id).scalar_subquery()
+    "qos_network_policy_id": sa.select(t.networks.c.qos_policy_id)
+    .where(t.networks.c.id == floatingips.c.floating_network_id)
+    .scalar_subquery()
 }
-VIEW = View(t.floatingips, computed=_COMPUTED, hidden=("name",), not_found=FloatingIPNotFound)
+VIEW = View(floatingips, computed=_COMPUTED, hidden=("name",), not_found=FloatingIPNotFound)
 
 
 def _api_floating_ip(floating_ip: Object, port: Mapping[str, Any] | None) -> Object:
@@ -105,7 +111,7 @@ def _port_details(connection: Connection, floating_ips: Sequence[Object]) -> lis
 
 
 # As the API shows them; `port_details` is read from the row of the associated port.
-FLOATING_IPS = View(t.floatingips, computed=_COMPUTED, hidden=("name", "floating_port_id")).composed(
+FLOATING_IPS = View(floatingips, computed=_COMPUTED, hidden=("name", "floating_port_id")).composed(
     {"port_details": Added(("port_id",), _port_details)}
 )
 
@@ -143,7 +149,7 @@ class FloatingIps(Listing):
     quotas: Quotas
     networks: Networks
     ports: Ports
-    notify: Notify
+    addresses_changed: Callable[[Sequence[Object]], None]  # called with ports, after the commit
     uses: Sequence[RouterUse]  # by features
     publishes_names: bool = False  # in an external DNS, which needs both a name and a domain
 
@@ -173,9 +179,9 @@ class FloatingIps(Listing):
             external_port.write(tx)
             # The port only holds the address and is never bound: as in Neutron it has no status.
             tx.write(_NO_STATUS, {"port": floating_ip["floating_port_id"]})
-            tx.insert(t.floatingips, [as_row(t.floatingips, floating_ip)], limits)
+            tx.insert(floatingips, [as_row(floatingips, floating_ip)], limits)
             bump_routers(tx, association.routers)
-            tx.after_commit(self.notify, None, floating_ip, _by_id(association.port))
+            tx.after_commit(self.addresses_changed, concerned(None, floating_ip, association.port))
         return _api_floating_ip(floating_ip, association.port)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
@@ -216,12 +222,12 @@ class FloatingIps(Listing):
             return _api_floating_ip(before, association.port)
         now = changed(before, after)
         with self.operations.write([]) as tx:
-            update_row(tx, t.floatingips, before, now)
+            update_row(tx, floatingips, before, now)
             bump_routers(tx, association.routers)
             if now["qos_policy_id"] != before["qos_policy_id"] and now["router_id"] is not None:
                 # Hosts get it as a part of the router, which is the same for clients.
-                tx.log(t.routers, {"id": now["router_id"]})
-            tx.after_commit(self.notify, before, now, {**_by_id(left), **_by_id(association.port)})
+                tx.log(routers, {"id": now["router_id"]})
+            tx.after_commit(self.addresses_changed, concerned(before, now, left, association.port))
         return _api_floating_ip(now, association.port)
 
     # --- deleting -------------------------------------------------------------------------------------------------
@@ -235,11 +241,11 @@ class FloatingIps(Listing):
             external_port = self.ports.view.get(connection, before["floating_port_id"])
             network = self.networks.view.get(connection, before["floating_network_id"])
             port = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
-            routers = revision_of(connection, before["router_id"])
+            revisions = revision_of(connection, before["router_id"])
         with self.operations.write([], [self.ports.prepare_delete(external_port, network)]) as tx:
-            sharing.delete_object(tx, t.floatingips, before)
-            bump_routers(tx, routers)
-            tx.after_commit(self.notify, before, None, _by_id(port))
+            sharing.delete_object(tx, floatingips, before)
+            bump_routers(tx, revisions)
+            tx.after_commit(self.addresses_changed, concerned(before, None, port))
 
 
 @dataclass(frozen=True)
@@ -251,30 +257,32 @@ class FloatingIpPools:
     def index(self, context: Context, query: Query) -> list[Object]:
         if query.marker is not None:  # all pools are one page, whatever the limit: there is no next one
             return []
-        external = _s.network_id.in_(sa.select(_n.id).where(_n.external))
+        external = t.subnets.c.network_id.in_(sa.select(t.networks.c.id).where(t.networks.c.external))
         asked = Query(everyone=context.is_admin)
         with self.db.read() as connection:
-            rows = _POOLS.many(connection, asked, context.project_id, _s.ip_version == 4, external)
+            rows = _POOLS.many(connection, asked, context.project_id, t.subnets.c.ip_version == 4, external)
         return [{**row, "project_id": context.project_id, "tenant_id": context.project_id} for row in rows]
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def bump_routers(tx: Transaction, routers: Sequence[tuple[str, int]], bump: int = 1) -> None:
+def bump_routers(tx: Transaction, revisions: Sequence[tuple[str, int]], bump: int = 1) -> None:
     """Record a change of routers whose floating IPs changed, on the condition that they are as they were read.
 
     Hosts get floating IPs as a part of their router.
     """
-    for router_id, revision in routers:
-        update_row(tx, t.routers, {"id": router_id, "revision_number": revision}, {}, bump=bump)
+    for router_id, revision in revisions:
+        update_row(tx, routers, {"id": router_id, "revision_number": revision}, {}, bump=bump)
 
 
 def revision_of(connection: Connection, router_id: str | None) -> Revisions:
     """A router with its revision, if it exists."""
     if router_id is None:
         return ()
-    row = connection.execute(sa.select(_r.id, _r.revision_number).where(_r.id == router_id)).first()
+    row = connection.execute(
+        sa.select(routers.c.id, routers.c.revision_number).where(routers.c.id == router_id)
+    ).first()
     return () if row is None else ((row.id, row.revision_number),)
 
 
@@ -284,8 +292,19 @@ def _check_full_name(values: Object) -> None:
             raise refuse(f"{given} cannot be specified without a {missing}")
 
 
-def _by_id(port: Object | None) -> dict[str, Object]:
-    return {} if port is None else {port["id"]: port}
+def concerned(before: Object | None, after: Object | None, *ports: Object | None) -> list[Object]:
+    """Those of these ports whose addresses a change of a floating IP concerns: those that it leaves and gets."""
+    if _association(before) == _association(after):
+        return []
+    by_id = {port["id"]: port for port in ports if port is not None}
+    ids = dict.fromkeys(state["port_id"] for state in (before, after) if state and state["port_id"])
+    return [by_id[key] for key in ids if key in by_id]
+
+
+def _association(floating_ip: Object | None) -> tuple[str, ...] | None:
+    if floating_ip is None or not floating_ip["port_id"]:
+        return None
+    return tuple(floating_ip[name] for name in ("port_id", "fixed_ip_address", "floating_ip_address"))
 
 
 def _first_ipv4(port: Mapping[str, Any], network_id: str) -> str:
@@ -326,11 +345,11 @@ def _associate(connection: Connection, context: Context, floating_ip: Object, va
     if floating_ip["port_forwardings"]:
         raise FipInUseByPortForwarding(id=floating_ip["id"])
     # A distributed router translates floating IPs on the port's host, but port forwardings on the SNAT host.
-    if router.distributed and exists(connection, _fw.internal_port_id == port_id):
+    if router.distributed and exists(connection, port_forwardings.c.internal_port_id == port_id):
         raise PortHasPortForwarding(port_id=port_id)
-    routers = dict([*before, (router.id, router.revision_number)])
+    revisions = dict([*before, (router.id, router.revision_number)])
     new = {"port_id": port_id, "fixed_ip_address": address, "router_id": router.id}
-    return Association(new, port, tuple(sorted(routers.items())))  # sorted: concurrent requests lock in one order
+    return Association(new, port, tuple(sorted(revisions.items())))  # sorted: concurrent requests lock in one order
 
 
 def _chosen_router(connection: Connection, context: Context, router_id: str, external_network_id: str) -> Any:
@@ -384,8 +403,12 @@ def _fixed_ip(context: Context, port: Object, address: str | None, project_id: s
 def _check_free(connection: Connection, floating_ip: Object, port_id: str, address: str) -> None:
     """Refuse a second floating IP of the same external network for a port's address."""
     network_id = floating_ip["floating_network_id"]
-    same = _f.port_id == port_id, _f.fixed_ip_address == address, _f.floating_network_id == network_id
-    if exists(connection, *same, _f.id != floating_ip["id"]):
+    same = (
+        floatingips.c.port_id == port_id,
+        floatingips.c.fixed_ip_address == address,
+        floatingips.c.floating_network_id == network_id,
+    )
+    if exists(connection, *same, floatingips.c.id != floating_ip["id"]):
         raise FloatingIPPortAlreadyAssociated(fixed_ip=address, port_id=port_id, net_id=network_id)
 
 
@@ -404,14 +427,20 @@ def set_floating_ip_status(db: Database, host: str, key: str, status: str) -> bo
     A host may report about floating IPs of routers that are scheduled to its L3 agent, and about those of distributed
     routers whose port is bound to it; other reports change nothing.
     """
-    floating_ip = sa.select(_f.status, _f.router_id, _f.revision_number, _f.project_id).where(_f.id == key)
-    on_host = sa.and_(_g.host == host, _g.agent_type == words.L3)
-    serving = sa.select(_b.router_id).join(t.agents, _g.id == _b.agent_id).where(on_host)
+    floating_ip = sa.select(
+        floatingips.c.status, floatingips.c.router_id, floatingips.c.revision_number, floatingips.c.project_id
+    ).where(floatingips.c.id == key)
+    on_host = sa.and_(t.agents.c.host == host, t.agents.c.agent_type == words.L3)
+    serving = (
+        sa.select(router_l3_agents.c.router_id)
+        .join(t.agents, t.agents.c.id == router_l3_agents.c.agent_id)
+        .where(on_host)
+    )
     local = (
-        sa.select(_f.id)
-        .join(t.ports, _p.id == _f.port_id)
-        .join(t.routers, _r.id == _f.router_id)
-        .where(_f.id == key, _p.host == host, _r.distributed.is_(True))
+        sa.select(floatingips.c.id)
+        .join(t.ports, t.ports.c.id == floatingips.c.port_id)
+        .join(routers, routers.c.id == floatingips.c.router_id)
+        .where(floatingips.c.id == key, t.ports.c.host == host, routers.c.distributed.is_(True))
     )
 
     def attempt() -> bool:
@@ -419,14 +448,17 @@ def set_floating_ip_status(db: Database, host: str, key: str, status: str) -> bo
             row = tx.execute(floating_ip).first()
             if row is None or row.status == status or row.router_id is None:
                 return False
-            if not any(tx.execute(query).first() for query in (serving.where(_b.router_id == row.router_id), local)):
+            if not any(
+                tx.execute(query).first()
+                for query in (serving.where(router_l3_agents.c.router_id == row.router_id), local)
+            ):
                 return False
             # Stale report if the floating IP has moved since: its new host reports again. The revision identifies the
             # association that hosts report about, so the status itself does not raise it.
-            same = sa.and_(_f.id == key, _f.revision_number == row.revision_number)
-            changed = bool(tx.execute(sa.update(t.floatingips).where(same).values(status=status)).rowcount)
+            same = sa.and_(floatingips.c.id == key, floatingips.c.revision_number == row.revision_number)
+            changed = bool(tx.execute(sa.update(floatingips).where(same).values(status=status)).rowcount)
             if changed:
-                tx.log(t.floatingips, {"id": key, "project_id": row.project_id})
+                tx.log(floatingips, {"id": key, "project_id": row.project_id})
             return changed
 
     return db.retrying(attempt)

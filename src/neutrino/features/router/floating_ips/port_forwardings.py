@@ -22,21 +22,24 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.collection import ChildCollection
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.tables import floatingips, port_forwardings
 from neutrino.server.db.transaction import UNLIMITED
 from neutrino.server.db.view import View
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.quota.quotas import Quotas
 
-_c, _f = t.port_forwardings.c, t.floatingips.c
 QUOTA = "port_forwarding"
 RANGES = (("external_port", "external_port_range"), ("internal_port", "internal_port_range"))
 SHOWN_IN_FLOATING_IP = ("id", "internal_ip_address", "protocol", "internal_port", "external_port", "internal_port_id")
 VIEW = View(
-    t.port_forwardings,
-    computed={"ext_parent:project_id": sa.select(_f.project_id).where(_f.id == _c.floatingip_id).scalar_subquery()},
+    port_forwardings,
+    computed={
+        "ext_parent:project_id": sa.select(floatingips.c.project_id)
+        .where(floatingips.c.id == port_forwardings.c.floatingip_id)
+        .scalar_subquery()
+    },
     scope=sa.true(),
     hidden=("ext_parent:project_id", "floatingip_id"),
 )
@@ -49,7 +52,7 @@ def refuse(message: str) -> errors.BadRequest:
 class PortForwardings(ChildCollection):
     def __init__(self, db: Database, quotas: Quotas, max_shifted: int) -> None:
         """`max_shifted`: the most ports of a range with other internal ports; hosts expand these port by port."""
-        super().__init__(db, VIEW, _c.floatingip_id, floating_ips.VIEW)
+        super().__init__(db, VIEW, port_forwardings.c.floatingip_id, floating_ips.VIEW)
         self._quotas = quotas
         self._max_shifted = max_shifted
 
@@ -71,18 +74,18 @@ class PortForwardings(ChildCollection):
             router = _router_of(connection, context, floating_ip, new)
             project_id = floating_ip["project_id"]
             limit = self._quotas.limit(connection, QUOTA, project_id) if key is None else UNLIMITED
-        row = as_row(t.port_forwardings, {**new, "floatingip_id": floatingip_id})
+        row = as_row(port_forwardings, {**new, "floatingip_id": floatingip_id})
         with self.db.transaction() as tx:
             if key is None:
-                tx.insert(t.port_forwardings, [row])
+                tx.insert(port_forwardings, [row])
                 tx.use(QUOTA, project_id, 1, limit)
             else:  # Stale: deleted meanwhile, as together with its port. The next attempt answers 404.
-                tx.change(sa.update(t.port_forwardings).where(_c.id == key).values(row))
-            tx.log(t.port_forwardings, {"id": new["id"], "project_id": project_id})
+                tx.change(sa.update(port_forwardings).where(port_forwardings.c.id == key).values(row))
+            tx.log(port_forwardings, {"id": new["id"], "project_id": project_id})
             listed = {one["id"]: one for one in floating_ip["port_forwardings"]}
             listed[new["id"]] = _in_floating_ip(new)
             after = {"port_forwardings": list(listed.values()), "router_id": router.id}
-            update_row(tx, t.floatingips, floating_ip, after)
+            update_row(tx, floatingips, floating_ip, after)
             # Only the first forwarding makes it a floating IP of the router: that is a change of the router.
             is_first = floating_ip["router_id"] is None
             bump_routers(tx, [(router.id, router.revision_number)], bump=1 if is_first else 0)
@@ -95,10 +98,10 @@ class PortForwardings(ChildCollection):
             _load(connection, floatingip_id, key)
             routers = revision_of(connection, floating_ip["router_id"])
         with self.db.transaction() as tx:
-            tx.write(sa.delete(t.port_forwardings).where(_c.id == key))
-            tx.log(t.port_forwardings, {"id": key, "project_id": floating_ip["project_id"]}, deleted=True)
+            tx.write(sa.delete(port_forwardings).where(port_forwardings.c.id == key))
+            tx.log(port_forwardings, {"id": key, "project_id": floating_ip["project_id"]}, deleted=True)
             left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]
-            update_row(tx, t.floatingips, floating_ip, floating_ips.with_forwardings(floating_ip, left))
+            update_row(tx, floatingips, floating_ip, floating_ips.with_forwardings(floating_ip, left))
             bump_routers(tx, routers, bump=0)  # logged for the hosts, though no change of the router itself
             tx.use(QUOTA, floating_ip["project_id"], -1)
 
@@ -171,13 +174,17 @@ def _check_ranges(new: Object, max_shifted: int) -> None:
 
 
 def _check_collisions(connection: Connection, floatingip_id: str, new: Object) -> None:
-    same = sa.and_(_c.protocol == new["protocol"], _c.id != new["id"])
+    same = sa.and_(port_forwardings.c.protocol == new["protocol"], port_forwardings.c.id != new["id"])
     inside = sa.and_(
-        _c.internal_port_id == new["internal_port_id"], _c.internal_ip_address == new["internal_ip_address"]
+        port_forwardings.c.internal_port_id == new["internal_port_id"],
+        port_forwardings.c.internal_ip_address == new["internal_ip_address"],
     )
-    for column, here in (("internal_port_range", inside), ("external_port_range", _c.floatingip_id == floatingip_id)):
+    for column, here in (
+        ("internal_port_range", inside),
+        ("external_port_range", port_forwardings.c.floatingip_id == floatingip_id),
+    ):
         first, last = _ends(new[column])
-        for taken in connection.execute(sa.select(t.port_forwardings.c[column]).where(same, here)).scalars():
+        for taken in connection.execute(sa.select(port_forwardings.c[column]).where(same, here)).scalars():
             start, end = _ends(taken)
             if first <= end and start <= last:
                 raise refuse(f"{column} {new[column]} collides with {taken}, which is forwarded already")
@@ -185,7 +192,7 @@ def _check_collisions(connection: Connection, floatingip_id: str, new: Object) -
 
 def _check_no_floating_ip(connection: Connection, new: Object) -> None:
     row = connection.execute(
-        sa.select(_f.floating_ip_address).where(_f.port_id == new["internal_port_id"]).limit(1)
+        sa.select(floatingips.c.floating_ip_address).where(floatingips.c.port_id == new["internal_port_id"]).limit(1)
     ).first()
     if row is not None:
         raise PortHasBindingFloatingIP(port_id=new["internal_port_id"], floating_ip_address=row[0])

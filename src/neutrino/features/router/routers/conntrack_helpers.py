@@ -14,17 +14,20 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.collection import ChildCollection
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.tables import conntrack_helpers, routers
 from neutrino.server.db.view import View
 from neutrino.server.host_limits import check_number
 
-_c, _r = t.conntrack_helpers.c, t.routers.c
 SHOWN_IN_ROUTER = ("protocol", "port", "helper")
 VIEW = View(
-    t.conntrack_helpers,
-    computed={"ext_parent:project_id": sa.select(_r.project_id).where(_r.id == _c.router_id).scalar_subquery()},
+    conntrack_helpers,
+    computed={
+        "ext_parent:project_id": sa.select(routers.c.project_id)
+        .where(routers.c.id == conntrack_helpers.c.router_id)
+        .scalar_subquery()
+    },
     scope=sa.true(),
     hidden=("ext_parent:project_id", "router_id"),
 )
@@ -33,7 +36,7 @@ Allowed = Mapping[str, Sequence[str]]  # by helper, its protocols
 
 class ConntrackHelpers(ChildCollection):
     def __init__(self, db: Database, allowed: Allowed) -> None:
-        super().__init__(db, VIEW, _c.router_id, router_view.VIEW)
+        super().__init__(db, VIEW, conntrack_helpers.c.router_id, router_view.VIEW)
         self._allowed = allowed
 
     def create(self, context: Context, router_id: str, values: Object) -> Object:
@@ -51,7 +54,7 @@ class ConntrackHelpers(ChildCollection):
         with self.db.read() as connection:
             router = router_view.VIEW.get(connection, router_id)
             if key is None:
-                check_number(connection, _c.router_id, [router_id], "Router", "conntrack helpers")
+                check_number(connection, conntrack_helpers.c.router_id, [router_id], "Router", "conntrack helpers")
             rows = VIEW.load_in(connection, "router_id", [router_id])
         helpers = {row["id"]: {name: row[name] for name in VIEW.names} for row in rows}
         if key is not None and key not in helpers:
@@ -63,14 +66,14 @@ class ConntrackHelpers(ChildCollection):
             helpers[new["id"]] = new
         else:
             del helpers[new["id"]]
-        row = as_row(t.conntrack_helpers, {**new, "router_id": router_id})
+        row = as_row(conntrack_helpers, {**new, "router_id": router_id})
         with self.db.transaction() as tx:
             if key is not None:
-                tx.write(sa.delete(t.conntrack_helpers).where(_c.id == key))
+                tx.write(sa.delete(conntrack_helpers).where(conntrack_helpers.c.id == key))
             if values is not None:
-                tx.insert(t.conntrack_helpers, [row])
+                tx.insert(conntrack_helpers, [row])
             shown = [{name: helper[name] for name in SHOWN_IN_ROUTER} for helper in helpers.values()]
-            update_row(tx, t.routers, router, {"conntrack_helpers": shown})
+            update_row(tx, routers, router, {"conntrack_helpers": shown})
         return new
 
     def _check(self, new: Object, others: Sequence[Object]) -> None:

@@ -25,14 +25,13 @@ from neutrino.model.device_owners import GATEWAY
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
 from neutrino.server.db.reads import read_together
+from neutrino.server.db.tables import floatingips
 from neutrino.server.ml2.operations import Writes
 from neutrino.server.ml2.views import reading_subnets, subnets_of
 from neutrino.server.uses import RouterUse
 
-_f = t.floatingips.c
 Info = Mapping[str, Any]  # an `external_gateway_info`
 
 
@@ -308,5 +307,5 @@ def _check(
 
 def check_unused(connection: Connection, router_id: str, network_id: str) -> None:
     """Refuse to remove the last gateway on a network whose floating IPs the router serves."""
-    if exists(connection, _f.router_id == router_id, _f.floating_network_id == network_id):
+    if exists(connection, floatingips.c.router_id == router_id, floatingips.c.floating_network_id == network_id):
         raise RouterExternalGatewayInUseByFloatingIp(router_id=router_id, net_id=network_id)

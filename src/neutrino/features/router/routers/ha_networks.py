@@ -25,6 +25,7 @@ from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
 from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.tables import ha_networks, ha_router_networks, routers
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.subnets import Subnets
@@ -40,7 +41,6 @@ _SUBNET: Final[Object] = {
     "enable_dhcp": False,
     "gateway_ip": None,
 }
-_h, _r = t.ha_networks.c, t.routers.c
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,21 @@ class HaNetworks:
         if found is not None:
             return found
         with self.db.transaction() as tx:
-            tx.insert(t.ha_networks, [{"project_id": project_id, "network_id": network_id}])
+            tx.insert(ha_networks, [{"project_id": project_id, "network_id": network_id}])
         return network_id
 
     def _find(self, project_id: str) -> str | None:
         with self.db.read() as connection:
-            found: str | None = connection.execute(sa.select(_h.network_id).where(_h.project_id == project_id)).scalar()
+            found: str | None = connection.execute(
+                sa.select(ha_networks.c.network_id).where(ha_networks.c.project_id == project_id)
+            ).scalar()
         return found
 
     def values(self, connection: Connection, network_id: str) -> Object:
         """The columns of a router that becomes HA: its network, and a VRRP id that is free there."""
-        taken = set(connection.execute(sa.select(_r.ha_vr_id).where(_r.ha_network_id == network_id)).scalars())
+        taken = set(
+            connection.execute(sa.select(routers.c.ha_vr_id).where(routers.c.ha_network_id == network_id)).scalars()
+        )
         free = next((number for number in range(1, MAX_VR_ID + 1) if number not in taken), None)
         if free is None:
             raise NoVRIDAvailable()
@@ -119,14 +123,18 @@ class HaNetworks:
         if old == new:
             return
         if old is not None:
-            tx.write(sa.delete(t.ha_router_networks).where(t.ha_router_networks.c.router_id == after["id"]))
+            tx.write(sa.delete(ha_router_networks).where(ha_router_networks.c.router_id == after["id"]))
         if new is not None:
-            tx.insert(t.ha_router_networks, [{"router_id": after["id"], "network_id": new}])
+            tx.insert(ha_router_networks, [{"router_id": after["id"], "network_id": new}])
 
     def without_network(self) -> list[str]:
         """HA routers that have lost their network, as in databases of earlier releases."""
         with self.db.read() as connection:
-            return list(connection.execute(sa.select(_r.id).where(_r.ha, _r.ha_network_id.is_(None))).scalars())
+            return list(
+                connection.execute(
+                    sa.select(routers.c.id).where(routers.c.ha, routers.c.ha_network_id.is_(None))
+                ).scalars()
+            )
 
     def delete_unused(self, project_id: str) -> None:
         """Delete the network if the project has no HA router any more."""
@@ -134,7 +142,7 @@ class HaNetworks:
         if network_id is None:
             return
         with self.db.read() as connection:
-            if exists(connection, _r.ha_network_id == network_id):
+            if exists(connection, routers.c.ha_network_id == network_id):
                 return
         try:
             self.networks.delete(admin_context(), network_id, None)
@@ -147,16 +155,16 @@ class HaNetworks:
 
 def check_network(connection: Connection, network: Object) -> None:
     """Refuse a second HA network of a project."""
-    if network.get("ha") and exists(connection, _h.project_id == network["project_id"]):
+    if network.get("ha") and exists(connection, ha_networks.c.project_id == network["project_id"]):
         raise DuplicatedHANetwork(project_id=network["project_id"])
 
 
 def record_network(tx: Transaction, network: Object) -> None:
     if network.get("ha"):
-        tx.insert(t.ha_networks, [{"project_id": network["project_id"], "network_id": network["id"]}])
+        tx.insert(ha_networks, [{"project_id": network["project_id"], "network_id": network["id"]}])
 
 
 def routers_on(connection: Connection, network_id: str) -> list[str]:
     """HA routers of a network: they have no ports there while they have no agent."""
-    ids = sa.select(t.ha_router_networks.c.router_id).where(t.ha_router_networks.c.network_id == network_id)
+    ids = sa.select(ha_router_networks.c.router_id).where(ha_router_networks.c.network_id == network_id)
     return [f"of HA router {router_id}" for router_id in connection.execute(ids).scalars()]

@@ -33,13 +33,12 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists, update_row
 from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.tables import floatingips, port_forwardings, router_ports, routers
 from neutrino.server.ml2.cascade import Release
 from neutrino.server.ml2.operations import NO_EVENT, PendingWrite, Writes
 from neutrino.server.ml2.views import SUBNETS, subnets_of
 from neutrino.server.uses import RouterUse
 
-_f, _fw, _a, _r = t.floatingips.c, t.port_forwardings.c, t.ip_allocations.c, t.rbac_policies.c
-_c, _p, _rp = t.routers.c, t.ports.c, t.router_ports.c
 REMOVE = "remove_router_interface"
 
 
@@ -102,7 +101,11 @@ class Interfaces:
             raise rules.refuse(f"subnet {subnet_id} has no gateway_ip, which would be the router's")
         if subnet["project_id"] != context.project_id and not context.is_admin:
             # Sharing with all is for instances; routing takes an RBAC policy for the project.
-            policy = _r.object_id == subnet["network_id"], _r.action == SHARED, _r.target_project == context.project_id
+            policy = (
+                t.rbac_policies.c.object_id == subnet["network_id"],
+                t.rbac_policies.c.action == SHARED,
+                t.rbac_policies.c.target_project == context.project_id,
+            )
             if not exists(connection, *policy):
                 raise rules.refuse(f"subnet {subnet_id} belongs to another project")
         rules.check_modes(subnet)
@@ -122,7 +125,9 @@ class Interfaces:
             )
         except errors.IpAddressAlreadyAllocated:
             # A concurrent request may have added the same interface: then the answer is about the router, not the address.
-            if not exists(connection, _c.id == router["id"], _c.revision_number == router["revision_number"]):
+            if not exists(
+                connection, routers.c.id == router["id"], routers.c.revision_number == router["revision_number"]
+            ):
                 raise Stale from None
             raise
         return _InterfaceChange(writes, port, [subnet], (*ports, _as_router_port(port, state.target, [subnet])))
@@ -188,10 +193,15 @@ class Interfaces:
 
     def release(self, connection: Connection, network: Object, permit: Permit) -> Release:
         """Remove all interfaces on a network that is deleted, as a part of that write."""
-        on_network = _p.network_id == network["id"], _rp.port_type.in_(INTERFACES)
-        routers = sa.select(_rp.router_id).join(t.ports, _p.id == _rp.port_id).where(*on_network).distinct()
-        found = sorted(connection.execute(routers).scalars())
-        parts = [self._release(connection, router_id, network["id"], permit) for router_id in found]
+        on_network = t.ports.c.network_id == network["id"], router_ports.c.port_type.in_(INTERFACES)
+        routers_there = (
+            sa.select(router_ports.c.router_id)
+            .join(t.ports, t.ports.c.id == router_ports.c.port_id)
+            .where(*on_network)
+            .distinct()
+        )
+        router_ids = sorted(connection.execute(routers_there).scalars())
+        parts = [self._release(connection, router_id, network["id"], permit) for router_id in router_ids]
         return Release([w for part in parts for w in part.writes], [r for part in parts for r in part.removed])
 
     def _release(self, connection: Connection, router_id: str, network_id: str, permit: Permit) -> Release:
@@ -206,7 +216,7 @@ class Interfaces:
             check_interface_unused(connection, router_id, address.subnet_id)
             for use in self.uses:
                 use.check_interface(connection, router_id, address.subnet_id)
-        writes: Writes = (PendingWrite(NO_EVENT, lambda tx: update_row(tx, t.routers, router, {})),)
+        writes: Writes = (PendingWrite(NO_EVENT, lambda tx: update_row(tx, routers, router, {})),)
         removed = []
         for interface in here:
             deleted, port = self.ports.delete(connection, interface.id)
@@ -260,12 +270,20 @@ def _answer(router_id: str, port: Object, subnet_ids: list[str], subnet_id: str 
 
 def _check_unused(connection: Connection, router: Object, address: Address) -> None:
     """Refuse to remove an address behind which are floating IPs' ports or the nexthop of a route."""
-    here = _a.subnet_id == address.subnet_id
-    floating = here, _a.port_id == _f.port_id, _a.ip_address == _f.fixed_ip_address
-    forwarded = here, _a.port_id == _fw.internal_port_id, _a.ip_address == _fw.internal_ip_address
-    of_router = _f.router_id == router["id"]
+    here = t.ip_allocations.c.subnet_id == address.subnet_id
+    floating = (
+        here,
+        t.ip_allocations.c.port_id == floatingips.c.port_id,
+        t.ip_allocations.c.ip_address == floatingips.c.fixed_ip_address,
+    )
+    forwarded = (
+        here,
+        t.ip_allocations.c.port_id == port_forwardings.c.internal_port_id,
+        t.ip_allocations.c.ip_address == port_forwardings.c.internal_ip_address,
+    )
+    of_router = floatingips.c.router_id == router["id"]
     if exists(connection, of_router, *floating) or exists(
-        connection, of_router, _fw.floatingip_id == _f.id, *forwarded
+        connection, of_router, port_forwardings.c.floatingip_id == floatingips.c.id, *forwarded
     ):
         raise RouterInterfaceInUseByFloatingIP(router_id=router["id"], subnet_id=address.subnet_id)
     if rules.has_nexthop_in(router["routes"], address.cidr):

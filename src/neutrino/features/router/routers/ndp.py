@@ -18,8 +18,8 @@ from neutrino.features.router.errors import (
 from neutrino.model.objects import Values
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
+from neutrino.server.db.tables import ndp_proxies
 
-_n, _s, _x, _a = t.networks.c, t.subnets.c, t.ndp_proxies.c, t.ip_allocations.c
 _INVALID = "The router has no external gateway or the external gateway port has no IPv6 address or IPv6 address scope"
 
 
@@ -58,7 +58,7 @@ def is_enabled_on_update(
     """
     router_id, requested = before["id"], values.get("enable_ndp_proxy")
     old, new = before["gw_network_id"], after["gw_network_id"]
-    if old not in (None, new) and exists(connection, _x.router_id == router_id):
+    if old not in (None, new) and exists(connection, ndp_proxies.c.router_id == router_id):
         raise RouterGatewayInUseByNDPProxy(router_id=router_id)
     if new is None:
         if requested:
@@ -78,18 +78,22 @@ def is_enabled_on_update(
 
 def check_interface_unused(connection: Connection, router_id: str, subnet_id: str) -> None:
     """Refuse to remove an interface by which a proxied address is reached."""
-    proxied = _x.router_id == router_id, _x.port_id == _a.port_id, _x.ip_address == _a.ip_address
-    if exists(connection, *proxied, _a.subnet_id == subnet_id):
+    proxied = (
+        ndp_proxies.c.router_id == router_id,
+        ndp_proxies.c.port_id == t.ip_allocations.c.port_id,
+        ndp_proxies.c.ip_address == t.ip_allocations.c.ip_address,
+    )
+    if exists(connection, *proxied, t.ip_allocations.c.subnet_id == subnet_id):
         raise RouterInterfaceInUseByNDPProxy(router_id=router_id, subnet_id=subnet_id)
 
 
 def ipv6_scope(connection: Connection, network_id: str) -> str | None:
     """The IPv6 address scope of a network."""
-    return connection.execute(sa.select(_n.ipv6_address_scope).where(_n.id == network_id)).scalar()
+    return connection.execute(sa.select(t.networks.c.ipv6_address_scope).where(t.networks.c.id == network_id)).scalar()
 
 
 def _is_supported(connection: Connection, network_id: str) -> bool:
-    has_ipv6 = exists(connection, _s.network_id == network_id, _s.ip_version == 6)
+    has_ipv6 = exists(connection, t.subnets.c.network_id == network_id, t.subnets.c.ip_version == 6)
     return has_ipv6 and ipv6_scope(connection, network_id) is not None
 
 

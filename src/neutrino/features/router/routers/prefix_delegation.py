@@ -26,6 +26,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import changed, update_row
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.tables import router_l3_agents, router_ports, routers
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.delegated import PROVISIONAL, addressing, is_delegated, is_on, renumbered, usable_prefix
 from neutrino.server.ipam.subnet_rules import check_overlap as check_siblings
@@ -37,26 +38,29 @@ from neutrino.server.ml2.views import PORTS, SUBNETS, stored, subnets_of
 
 LOG = logging.getLogger(__name__)
 ROUNDS = 3  # ports created meanwhile with an address of the old prefix are renumbered in the next round
-_r, _rp, _a, _s = t.routers.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c
-_b, _g = t.router_l3_agents.c, t.agents.c
 # The router that is the subnet's gateway, if this host has the router's gateway port.
 _ROUTER = (
-    sa.select(_r.id, _r.revision_number, _r.gw_network_id)
+    sa.select(routers.c.id, routers.c.revision_number, routers.c.gw_network_id)
     .select_from(
-        t.subnets.join(t.ip_allocations, sa.and_(_a.subnet_id == _s.id, _a.ip_address == _s.gateway_ip))
-        .join(t.router_ports, _rp.port_id == _a.port_id)
-        .join(t.routers, _r.id == _rp.router_id)
-        .join(t.router_l3_agents, _b.router_id == _r.id)
-        .join(t.agents, _g.id == _b.agent_id)
+        t.subnets.join(
+            t.ip_allocations,
+            sa.and_(
+                t.ip_allocations.c.subnet_id == t.subnets.c.id, t.ip_allocations.c.ip_address == t.subnets.c.gateway_ip
+            ),
+        )
+        .join(router_ports, router_ports.c.port_id == t.ip_allocations.c.port_id)
+        .join(routers, routers.c.id == router_ports.c.router_id)
+        .join(router_l3_agents, router_l3_agents.c.router_id == routers.c.id)
+        .join(t.agents, t.agents.c.id == router_l3_agents.c.agent_id)
     )
     .where(
-        _s.id == sa.bindparam("subnet"),
-        _s.prefix_delegated,
-        _r.gw_network_id.is_not(None),
-        _rp.port_type.in_(INTERFACES),
-        _g.agent_type == words.L3,
-        _g.host == sa.bindparam("on_host"),
-        sa.or_(sa.not_(_r.ha), _b.ha_state == ACTIVE),
+        t.subnets.c.id == sa.bindparam("subnet"),
+        t.subnets.c.prefix_delegated,
+        routers.c.gw_network_id.is_not(None),
+        router_ports.c.port_type.in_(INTERFACES),
+        t.agents.c.agent_type == words.L3,
+        t.agents.c.host == sa.bindparam("on_host"),
+        sa.or_(sa.not_(routers.c.ha), router_l3_agents.c.ha_state == ACTIVE),
     )
 )
 
@@ -95,7 +99,7 @@ class PrefixDelegation:
             return False
         with self.operations.write([], steps) as tx:
             # Stale if an interface or the gateway was removed since: then the prefix must not be stored.
-            update_row(tx, t.routers, router, {})
+            update_row(tx, routers, router, {})
             tx.after_commit(self.notify, steps)
         LOG.info("subnet %s has prefix %s, delegated to host %s", subnet_id, cidr, host)
         return True
@@ -141,7 +145,11 @@ class PrefixDelegation:
         None if they have it already. `without`: ports that the caller's write changes itself.
         """
         ids = [subnet["id"] for subnet in subnets]
-        addresses = connection.execute(sa.select(_a.port_id, _a.ip_address).where(_a.subnet_id.in_(ids)))
+        addresses = connection.execute(
+            sa.select(t.ip_allocations.c.port_id, t.ip_allocations.c.ip_address).where(
+                t.ip_allocations.c.subnet_id.in_(ids)
+            )
+        )
         elsewhere = {row.port_id for row in addresses if not is_on(row.ip_address, cidr)} - set(without)
         own = [self._subnet(connection, subnet, cidr) for subnet in subnets if subnet["cidr"] != cidr]
         ports = [self._port(connection, port, ids, cidr) for port in PORTS.load_in(connection, "id", sorted(elsewhere))]

@@ -20,6 +20,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, Read, read, read_together
 from neutrino.server.db.session import Stale
+from neutrino.server.db.tables import router_l3_agents, router_ports
 from neutrino.server.ipam.allocation import Allocator
 from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.networks import Networks
@@ -29,23 +30,31 @@ from neutrino.server.ml2.ports.values import service_port
 from neutrino.server.ml2.views import reading_subnets, subnets_of
 
 VIF_DISTRIBUTED: Final = "distributed"
-_p, _rp, _a, _s, _b, _g = t.ports.c, t.router_ports.c, t.ip_allocations.c, t.subnets.c, t.router_l3_agents.c, t.agents.c
 _PORTS = Lookup(
-    sa.select(_rp.port_id, _rp.port_type, _p.network_id, _p.host, _p.vif_type, _a.subnet_id, _a.ip_address, _s.cidr)
-    .select_from(
-        t.router_ports.join(t.ports, _p.id == _rp.port_id)
-        .outerjoin(t.ip_allocations, _a.port_id == _p.id)
-        .outerjoin(t.subnets, _s.id == _a.subnet_id)
+    sa.select(
+        router_ports.c.port_id,
+        router_ports.c.port_type,
+        t.ports.c.network_id,
+        t.ports.c.host,
+        t.ports.c.vif_type,
+        t.ip_allocations.c.subnet_id,
+        t.ip_allocations.c.ip_address,
+        t.subnets.c.cidr,
     )
-    .where(_rp.router_id == sa.bindparam("router"))
-    .order_by(_rp.port_id, _a.ip_address),
+    .select_from(
+        router_ports.join(t.ports, t.ports.c.id == router_ports.c.port_id)
+        .outerjoin(t.ip_allocations, t.ip_allocations.c.port_id == t.ports.c.id)
+        .outerjoin(t.subnets, t.subnets.c.id == t.ip_allocations.c.subnet_id)
+    )
+    .where(router_ports.c.router_id == sa.bindparam("router"))
+    .order_by(router_ports.c.port_id, t.ip_allocations.c.ip_address),
     lambda rows: _router_ports(rows),  # defined below
 )
 _AGENTS = Lookup(
-    sa.select(_b.agent_id, _g.host, _b.ha_port_id, _b.ha_state)
-    .select_from(t.router_l3_agents.join(t.agents))
-    .where(_b.router_id == sa.bindparam("router"))
-    .order_by(_b.agent_id),
+    sa.select(router_l3_agents.c.agent_id, t.agents.c.host, router_l3_agents.c.ha_port_id, router_l3_agents.c.ha_state)
+    .select_from(router_l3_agents.join(t.agents))
+    .where(router_l3_agents.c.router_id == sa.bindparam("router"))
+    .order_by(router_l3_agents.c.agent_id),
     lambda rows: tuple(RouterAgent(*row) for row in rows),
 )
 
@@ -195,7 +204,7 @@ class RouterPorts:
     def _move(self, connection: Connection, port_id: str, target: PortTarget) -> Writes:
         moved = self.update(connection, port_id, {"device_owner": target.type, "binding:host_id": target.host})
         # Also in `router_ports`: plans go by it, not by the port's device_owner.
-        retype = sa.update(t.router_ports).where(_rp.port_id == port_id).values(port_type=target.type)
+        retype = sa.update(router_ports).where(router_ports.c.port_id == port_id).values(port_type=target.type)
         return (*moved, pending_statement(retype), *_marked_distributed(port_id, target))
 
     def _add_snat(
@@ -226,8 +235,8 @@ class RouterPorts:
         target = PortTarget(device_owners.HA_PORT, agent.host)
         writes, port = self.create(connection, router, router["ha_network_id"], target, name=name)
         placed = (
-            sa.update(t.router_l3_agents)
-            .where(_b.router_id == router["id"], _b.agent_id == agent.agent_id)
+            sa.update(router_l3_agents)
+            .where(router_l3_agents.c.router_id == router["id"], router_l3_agents.c.agent_id == agent.agent_id)
             .values(ha_port_id=port["id"])
         )
         return (*writes, pending_statement(placed))
@@ -235,11 +244,11 @@ class RouterPorts:
 
 def _owned(router: Mapping[str, Any], port_id: str, target: PortTarget) -> Writes:
     """Record whose port it is: `device_owner` alone does not prove it, as clients may clear it."""
-    owned = sa.insert(t.router_ports).values(router_id=router["id"], port_id=port_id, port_type=target.type)
+    owned = sa.insert(router_ports).values(router_id=router["id"], port_id=port_id, port_type=target.type)
     return (pending_statement(owned), *_marked_distributed(port_id, target))
 
 
 def _marked_distributed(port_id: str, target: PortTarget) -> Writes:
     if target.host != layout.EVERY_HOST or target.type != device_owners.DVR_INTERFACE:
         return ()
-    return (pending_statement(sa.update(t.ports).where(_p.id == port_id).values(vif_type=VIF_DISTRIBUTED)),)
+    return (pending_statement(sa.update(t.ports).where(t.ports.c.id == port_id).values(vif_type=VIF_DISTRIBUTED)),)

@@ -44,6 +44,7 @@ from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, exists, fresh, new_id, update_row
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.tables import floatingips, router_l3_agents, router_ports, routers
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.ml2.operations import Operations, Writes
 from neutrino.server.quota.quotas import Quotas
@@ -51,7 +52,6 @@ from neutrino.server.scheduling.scheduler import PlacementChange
 from neutrino.server.uses import RouterUse
 
 LOG = logging.getLogger(__name__)
-_f, _a, _rp = t.floatingips.c, t.ip_allocations.c, t.router_ports.c
 KIND = ("distributed", "ha")  # the attributes that make a router's kind
 DEFAULT_ROUTE_FLAGS = ("enable_default_route_ecmp", "enable_default_route_bfd")
 NOT_COLUMNS = ("external_gateway_info", "enable_ndp_proxy", *KIND)
@@ -108,7 +108,7 @@ class Routers:
             router = decision.router
             limits = self.quotas.limits(connection, "router", [router])
         with self.operations.write([], decision.writes) as tx:
-            tx.insert(t.routers, [as_row(t.routers, router)], limits)
+            tx.insert(routers, [as_row(routers, router)], limits)
             self.ha_networks.refer(tx, None, router)
         return decision
 
@@ -166,9 +166,9 @@ class Routers:
         with self.ha_networks.in_use(ha_network), self.db.read() as connection:
             after = {**before, **self.ha_networks.values(connection, ha_network)}
         with self.db.transaction() as tx:
-            update_row(tx, t.routers, before, after)
+            update_row(tx, routers, before, after)
             self.ha_networks.refer(tx, before, after)
-            lost = sa.update(t.router_l3_agents).where(t.router_l3_agents.c.router_id == key)
+            lost = sa.update(router_l3_agents).where(router_l3_agents.c.router_id == key)
             tx.write(lost.values(ha_port_id=None, ha_state=None))
 
     def with_ndp_proxy(self, connection: Connection, before: Object, decision: Decision, values: Object) -> Decision:
@@ -259,7 +259,7 @@ class Routers:
             bump = 1 if after != before else 0
             after = changed(before, after, bump=bump)
             with self.operations.write([], writes) as tx:
-                update_row(tx, t.routers, before, after, bump=bump)
+                update_row(tx, routers, before, after, bump=bump)
                 self.ha_networks.refer(tx, before, after)
                 tx.after_commit(self.delegation.notify, writes)
                 if before["ha"] and not after["ha"]:
@@ -338,7 +338,7 @@ class Routers:
         with self.operations.write([pending.context for pending in writes]) as tx:
             for pending in writes:  # before the router's row, which the rows of its ports reference
                 pending.write(tx)
-            sharing.delete_object(tx, t.routers, before)
+            sharing.delete_object(tx, routers, before)
             if before["ha"]:
                 tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
 
@@ -371,9 +371,16 @@ def _check_floating_ips_are_near(connection: Connection, router: Mapping[str, An
 
     It would translate on the hosts of these ports, and packets would bypass the routers in between.
     """
-    own = sa.select(_a.subnet_id).join(t.router_ports, _rp.port_id == _a.port_id).where(_rp.router_id == router["id"])
-    of_port = _a.port_id == _f.port_id, _a.ip_address == _f.fixed_ip_address
-    if exists(connection, _f.router_id == router["id"], *of_port, _a.subnet_id.not_in(own)):
+    own = (
+        sa.select(t.ip_allocations.c.subnet_id)
+        .join(router_ports, router_ports.c.port_id == t.ip_allocations.c.port_id)
+        .where(router_ports.c.router_id == router["id"])
+    )
+    of_port = (
+        t.ip_allocations.c.port_id == floatingips.c.port_id,
+        t.ip_allocations.c.ip_address == floatingips.c.fixed_ip_address,
+    )
+    if exists(connection, floatingips.c.router_id == router["id"], *of_port, t.ip_allocations.c.subnet_id.not_in(own)):
         raise refuse("distributed: a floating IP of the router is for a port behind another router")
 
 

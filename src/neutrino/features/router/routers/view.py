@@ -16,11 +16,10 @@ from neutrino.features.router.scheduling.candidates import PLACEMENTS, STATUS
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, scalar
-from neutrino.server.db.tables import Json
+from neutrino.server.db.tables import Json, routers
 from neutrino.server.db.view import BATCH, Added, View
 
-_c, _p = t.routers.c, t.ports.c
-_GATEWAY_IPS = sa.select(_p.fixed_ips).where(_p.id == _c.gw_port_id).scalar_subquery()
+_GATEWAY_IPS = sa.select(t.ports.c.fixed_ips).where(t.ports.c.id == routers.c.gw_port_id).scalar_subquery()
 _COMPUTED: dict[str, sa.ColumnElement[Any]] = {
     "gateway_ips": sa.func.coalesce(_GATEWAY_IPS, sa.literal("[]"), type_=Json),
 }
@@ -40,9 +39,11 @@ _GATEWAY = {
     "qos_policy_id": "gw_qos_policy_id",
 }
 # With all columns and the stored status: for updates.
-VIEW = View(t.routers, computed=_COMPUTED, not_found=RouterNotFound)
-_PORTS = sa.select(_p.id, _p.network_id, _p.fixed_ips).where(_p.id.in_(sa.bindparam("ports", expanding=True)))
-STATUS_OF = Lookup(sa.select(STATUS).where(_c.id == sa.bindparam("router", type_=sa.String)), scalar)
+VIEW = View(routers, computed=_COMPUTED, not_found=RouterNotFound)
+_PORTS = sa.select(t.ports.c.id, t.ports.c.network_id, t.ports.c.fixed_ips).where(
+    t.ports.c.id.in_(sa.bindparam("ports", expanding=True))
+)
+STATUS_OF = Lookup(sa.select(STATUS).where(routers.c.id == sa.bindparam("router", type_=sa.String)), scalar)
 
 
 def api_router(
@@ -102,7 +103,7 @@ def _external_gateways(connection: Connection, routers: Sequence[Object]) -> lis
 
 
 # Not for writing: the status is computed on reading, and must not be stored.
-ROUTERS = View(t.routers, computed={**_COMPUTED, "status": STATUS}, hidden=_INTERNAL).composed(
+ROUTERS = View(routers, computed={**_COMPUTED, "status": STATUS}, hidden=_INTERNAL).composed(
     {
         "external_gateway_info": Added(tuple(_GATEWAY.values()), lambda _, rows: map(_gateway, rows)),
         "external_gateways": Added((*_GATEWAY.values(), "extra_gw_port_ids"), _external_gateways),

@@ -18,6 +18,7 @@ from neutrino.model import agents as words
 from neutrino.model.agents import DVR, DVR_MODES, DVR_NO_EXTERNAL, DVR_SNAT, LEGACY
 from neutrino.model.device_owners import GATEWAY, INTERFACES
 from neutrino.server.db import tables as t
+from neutrino.server.db.tables import router_l3_agents, router_ports, routers
 from neutrino.server.scheduling.placements import Candidate, PlacementTable, choose
 
 Router = Mapping[str, Any]
@@ -27,16 +28,15 @@ LEAST: Final = ("LeastRoutersScheduler", "AZLeastRoutersScheduler")
 ALL_AGENTS: Final = 0  # as max_l3_agents_per_router
 DOWN: Final = "DOWN"
 MAX_NAMED: Final = 10  # agents in one log message
-_r, _rp, _b, _a = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.agents.c
 
 PLACEMENTS: Final = PlacementTable(
     "router",
     words.L3,
     "l3",
-    t.router_l3_agents,
-    t.routers,
+    router_l3_agents,
+    routers,
     RouterNotFound,
-    movable=sa.not_(t.routers.c.ha),  # the agents of an HA router elect another active one by VRRP
+    movable=sa.not_(routers.c.ha),  # the agents of an HA router elect another active one by VRRP
     reads_configurations=True,
 )
 
@@ -95,25 +95,29 @@ def driver_named(option: str) -> str:
 
 def _has(*port_types: str) -> sa.ColumnElement[bool]:
     # No IN: SQLAlchemy writes its list anew with each execution.
-    return sa.exists().where(_rp.router_id == _r.id, sa.or_(*(_rp.port_type == one for one in port_types)))
+    return sa.exists().where(
+        router_ports.c.router_id == routers.c.id, sa.or_(*(router_ports.c.port_type == one for one in port_types))
+    )
 
 
-_HAS_AGENT = sa.exists().where(_b.router_id == _r.id)
+_HAS_AGENT = sa.exists().where(router_l3_agents.c.router_id == routers.c.id)
 # A search in the JSON text of all L3 agents' configurations: few rows, and the database evaluates it once per list.
 _HAS_DVR_AGENT = sa.exists().where(
-    _a.agent_type == words.L3,
+    t.agents.c.agent_type == words.L3,
     # As `encode` writes it, without a space after the colon.
-    sa.or_(*(_a.configurations.contains(f'"{words.AGENT_MODE}":"{mode}"', autoescape=True) for mode in DVR_MODES)),
+    sa.or_(
+        *(t.agents.c.configurations.contains(f'"{words.AGENT_MODE}":"{mode}"', autoescape=True) for mode in DVR_MODES)
+    ),
 )
 _NEEDS_AGENT = sa.or_(
-    _r.ha,
-    sa.and_(_r.distributed, _r.gw_network_id.is_not(None)),
-    sa.and_(sa.not_(_r.distributed), _has(GATEWAY, *INTERFACES)),
+    routers.c.ha,
+    sa.and_(routers.c.distributed, routers.c.gw_network_id.is_not(None)),
+    sa.and_(sa.not_(routers.c.distributed), _has(GATEWAY, *INTERFACES)),
 )
 STATUS: Final[sa.ColumnElement[str]] = sa.case(
     (sa.and_(_NEEDS_AGENT, sa.not_(_HAS_AGENT)), DOWN),
-    (sa.and_(_r.distributed, sa.not_(_HAS_DVR_AGENT), _has(*INTERFACES)), DOWN),
-    else_=_r.status,
+    (sa.and_(routers.c.distributed, sa.not_(_HAS_DVR_AGENT), _has(*INTERFACES)), DOWN),
+    else_=routers.c.status,
 )
 
 

@@ -25,6 +25,7 @@ from neutrino.server import errors
 from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.tables import floatingips, routers
 from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
@@ -36,7 +37,6 @@ from neutrino.server.uses import RouterUse
 # Never changed: servers of two releases must derive the same id, or a host gets two ports.
 _PORT_NAMESPACE: Final = uuid.UUID("b5b0fb2a-6c37-4f0e-9d3c-0d9b1b9f6a11")
 LOG = logging.getLogger(__name__)
-_p, _g, _m, _f, _r = t.ports.c, t.agents.c, t.dvr_host_macs.c, t.floatingips.c, t.routers.c
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,15 @@ class DvrHosts:
     def mac_of(self, host: str) -> str:
         """The MAC address with which the host sends for distributed routers: generated once, never changed."""
         with self.db.read() as connection:
-            found = connection.execute(sa.select(_m.mac_address).where(_m.host == host)).scalar()
+            found = connection.execute(
+                sa.select(t.dvr_host_macs.c.mac_address).where(t.dvr_host_macs.c.host == host)
+            ).scalar()
         if found is not None:
             return str(found)
         row = {"host": host, "mac_address": new_mac(self.base_mac)}
         with self.db.transaction() as tx:
             tx.insert(t.dvr_host_macs, [row])
-            agents = sa.select(_g.id).where(_g.agent_type == words.OVS, _g.host == host)
+            agents = sa.select(t.agents.c.id).where(t.agents.c.agent_type == words.OVS, t.agents.c.host == host)
             # Flows of all hosts match the MAC addresses of the others, which the feed sends with the agents.
             for agent_id in list(tx.execute(agents).scalars()):
                 tx.record("agent", agent_id)
@@ -69,11 +71,16 @@ class DvrHosts:
         """The host's own port on an external network, created when it is first needed."""
         with self.db.read() as connection:
             found = PORTS.load_where(
-                connection, _p.network_id == network_id, _p.device_owner == AGENT_GATEWAY, _p.host == host
+                connection,
+                t.ports.c.network_id == network_id,
+                t.ports.c.device_owner == AGENT_GATEWAY,
+                t.ports.c.host == host,
             )
             if found:
                 return found[0]
-            agent_id = connection.execute(sa.select(_g.id).where(_g.agent_type == words.L3, _g.host == host)).scalar()
+            agent_id = connection.execute(
+                sa.select(t.agents.c.id).where(t.agents.c.agent_type == words.L3, t.agents.c.host == host)
+            ).scalar()
             if agent_id is None:
                 raise errors.AgentNotFound(id=f"{words.L3} on {host}")
             network = self.networks.view.get(connection, network_id)
@@ -91,7 +98,9 @@ class DvrHosts:
         if not report.needs_everything or report.agent_type != words.OVS:
             return
         with self.db.read() as connection:
-            text = connection.execute(sa.select(_g.configurations).where(_g.id == report.agent_id)).scalar()
+            text = connection.execute(
+                sa.select(t.agents.c.configurations).where(t.agents.c.id == report.agent_id)
+            ).scalar()
         if text is not None and msgspec.json.decode(text).get(words.ENABLE_DISTRIBUTED_ROUTING):
             self.mac_of(report.host)
 
@@ -99,7 +108,7 @@ class DvrHosts:
         """Create and delete the hosts' own ports on external networks as routers there need them; how many changed."""
         with self.db.read() as connection:
             wanted = set(_wanted_gateways(connection, self.uses))
-            ports = PORTS.load_where(connection, _p.device_owner == AGENT_GATEWAY)
+            ports = PORTS.load_where(connection, t.ports.c.device_owner == AGENT_GATEWAY)
         existing = {(port["network_id"], port["binding:host_id"]): port for port in ports}
         for network_id, host in sorted(wanted - existing.keys()):
             try:
@@ -115,14 +124,18 @@ class DvrHosts:
 def _wanted_gateways(connection: Connection, uses: Sequence[RouterUse]) -> Iterator[tuple[str, str]]:
     """External networks with the hosts that have a floating IP of a distributed router there, or another use for a port."""
     floating = (
-        sa.select(_f.floating_network_id.label("network_id"), _p.host.label("host"))
-        .join(t.routers, sa.and_(_r.id == _f.router_id, _r.distributed.is_(True)))
-        .join(t.ports, _p.id == _f.port_id)
+        sa.select(floatingips.c.floating_network_id.label("network_id"), t.ports.c.host.label("host"))
+        .join(routers, sa.and_(routers.c.id == floatingips.c.router_id, routers.c.distributed.is_(True)))
+        .join(t.ports, t.ports.c.id == floatingips.c.port_id)
     )
     for select in (floating, *(use.gateway_hosts for use in uses if use.gateway_hosts is not None)):
         needed = select.subquery("needed")
-        on_host = sa.and_(_g.host == needed.c.host, _g.agent_type == words.L3, _g.admin_state_up.is_(True))
-        statement = sa.select(needed.c.network_id, needed.c.host, _g.configurations).join(t.agents, on_host).distinct()
+        on_host = sa.and_(
+            t.agents.c.host == needed.c.host, t.agents.c.agent_type == words.L3, t.agents.c.admin_state_up.is_(True)
+        )
+        statement = (
+            sa.select(needed.c.network_id, needed.c.host, t.agents.c.configurations).join(t.agents, on_host).distinct()
+        )
         for network_id, host, configurations in connection.execute(statement):
             if msgspec.json.decode(configurations).get(words.AGENT_MODE) in words.EXTERNAL_MODES:
                 yield network_id, host

@@ -36,6 +36,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.reads import read, read_together
 from neutrino.server.db.session import retried
+from neutrino.server.db.tables import floatingips, router_l3_agents, router_ports, routers
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.registry import AgentReport, check_agent
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite, Writes, pending_statement
@@ -44,7 +45,6 @@ from neutrino.server.scheduling.scheduler import AgentScheduler, Move, Placement
 
 LOG = logging.getLogger(__name__)
 MAX_REASONS = 10000  # routers whose last logged reason is remembered
-_a, _b, _f, _r, _rp = t.agents.c, t.router_l3_agents.c, t.floatingips.c, t.routers.c, t.router_ports.c
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,11 @@ class L3Scheduler(AgentScheduler):
         # The active agent first: if the router is not HA any more it stays on the host that forwards its traffic now.
         fitting = sorted((a for a in current if a.agent_id in able), key=lambda a: a.ha_state != ACTIVE)
         staying = fitting if router["ha"] else fitting[:1]
-        renew = sa.update(t.router_l3_agents).where(_b.router_id == router["id"]).values(ha_port_id=None, ha_state=None)
+        renew = (
+            sa.update(router_l3_agents)
+            .where(router_l3_agents.c.router_id == router["id"])
+            .values(ha_port_id=None, ha_state=None)
+        )
         leave = _leave(router["id"], {a.agent_id for a in current} - {a.agent_id for a in staying})
         agents = tuple(RouterAgent(a.agent_id, a.host) for a in staying)
         return Assignment(agents, (*leave, pending_statement(renew)))
@@ -123,7 +127,7 @@ class L3Scheduler(AgentScheduler):
         ids = [agent.id for agent in agents]
 
         def write(tx: Transaction) -> None:
-            tx.insert(t.router_l3_agents, [{"router_id": router_id, "agent_id": key} for key in ids])
+            tx.insert(router_l3_agents, [{"router_id": router_id, "agent_id": key} for key in ids])
             self.loads.placed(ids)
 
         return (PendingWrite(NO_EVENT, write),) if ids else ()
@@ -135,7 +139,7 @@ class L3Scheduler(AgentScheduler):
         """
         router_id = router["id"]
         with self.operations.write([], writes) as tx:
-            update_row(tx, t.routers, router, {})
+            update_row(tx, routers, router, {})
             if assigned is None:
                 pass
             elif router["distributed"] or (not assigned.agents and assigned.candidates is None):
@@ -206,7 +210,11 @@ class L3Scheduler(AgentScheduler):
     def unhosted(self) -> dict[str, str]:
         """Every router that no agent can serve, with the reason."""
         with self.db.read() as connection:
-            ids = connection.execute(sa.select(_r.id).where(l3.STATUS == DOWN).order_by(_r.id)).scalars().all()
+            ids = (
+                connection.execute(sa.select(routers.c.id).where(l3.STATUS == DOWN).order_by(routers.c.id))
+                .scalars()
+                .all()
+            )
             reasons = {router_id: self._why_down(connection, router_id) for router_id in ids}
         return {router_id: reason for router_id, reason in reasons.items() if reason}
 
@@ -244,8 +252,8 @@ class L3Scheduler(AgentScheduler):
             agent = next((a for a in self.candidates(connection).candidates if a.host == host), None)
             if agent is None or not agent.serves or not self.options.automatic:
                 return 0
-            routers = self._lacking(connection)
-        return self._place_all(routers, PlacementChange(fill=True, rebind=True))
+            router_ids = self._lacking(connection)
+        return self._place_all(router_ids, PlacementChange(fill=True, rebind=True))
 
     def _place_all(self, router_ids: Sequence[str], change: PlacementChange) -> int:
         """How many of the routers changed."""
@@ -253,26 +261,30 @@ class L3Scheduler(AgentScheduler):
 
     def _rebind(self, host: str) -> int:
         statement = (
-            sa.select(_rp.router_id)
-            .select_from(t.router_ports.join(t.ports))
+            sa.select(router_ports.c.router_id)
+            .select_from(router_ports.join(t.ports))
             .where(t.ports.c.host == host, t.ports.c.vif_type == "binding_failed")
             .distinct()
         )
         with self.db.read() as connection:
-            routers = list(connection.execute(statement).scalars())
-        return self._place_all(routers, PlacementChange(rebind=True))
+            router_ids = list(connection.execute(statement).scalars())
+        return self._place_all(router_ids, PlacementChange(rebind=True))
 
     def _lacking(self, connection: Connection) -> list[str]:
         """Routers with ports that are on fewer agents than they may be."""
         # HA routers lack agents also while they have some; others only without any.
         lacks_some = self.placements.placed < (self.options.agents_per_object or 2**31 - 1)  # 0: all agents
-        lacks_all = sa.and_(sa.exists().where(_rp.router_id == _r.id), self.placements.placed == 0)
-        statement = sa.select(_r.id).where(sa.case((_r.ha, lacks_some), else_=lacks_all)).order_by(_r.id)
+        lacks_all = sa.and_(sa.exists().where(router_ports.c.router_id == routers.c.id), self.placements.placed == 0)
+        statement = (
+            sa.select(routers.c.id).where(sa.case((routers.c.ha, lacks_some), else_=lacks_all)).order_by(routers.c.id)
+        )
         return list(connection.execute(statement).scalars())
 
     def with_surplus(self, connection: Connection) -> Sequence[str]:
         """Routers that are not HA and on two agents: both would answer for the gateway's address."""
-        statement = sa.select(_r.id).where(sa.not_(_r.ha), self.placements.serving > 1).order_by(_r.id)
+        statement = (
+            sa.select(routers.c.id).where(sa.not_(routers.c.ha), self.placements.serving > 1).order_by(routers.c.id)
+        )
         return connection.execute(statement, {"cutoff": self.registry.cutoff()}).scalars().all()
 
     def _surplus(
@@ -309,7 +321,7 @@ class L3Scheduler(AgentScheduler):
 
     def remove(self, agent_id: str, object_id: str) -> None:
         with self.db.read() as connection:
-            found = connection.execute(sa.select(_a.configurations).where(_a.id == agent_id)).first()
+            found = connection.execute(sa.select(t.agents.c.configurations).where(t.agents.c.id == agent_id)).first()
             current = read_agents(connection, object_id)
         if found is None:
             raise errors.AgentNotFound(id=agent_id)
@@ -332,15 +344,19 @@ class L3Scheduler(AgentScheduler):
     @retried
     def _write_ha_state(self, host: str, router_id: str, state: str) -> bool:
         """The last host that reports `active` wins: the one before may be lost, and cannot report that it is standby."""
-        agent = sa.select(_a.id).where(_a.agent_type == words.L3, _a.host == host).scalar_subquery()
-        placements = sa.update(t.router_l3_agents).where(_b.router_id == router_id)
-        other_state = sa.or_(_b.ha_state.is_(None), _b.ha_state != state)
+        agent = (
+            sa.select(t.agents.c.id).where(t.agents.c.agent_type == words.L3, t.agents.c.host == host).scalar_subquery()
+        )
+        placements = sa.update(router_l3_agents).where(router_l3_agents.c.router_id == router_id)
+        other_state = sa.or_(router_l3_agents.c.ha_state.is_(None), router_l3_agents.c.ha_state != state)
         with self.db.transaction() as tx:
-            if not tx.execute(placements.where(_b.agent_id == agent, other_state).values(ha_state=state)).rowcount:
+            if not tx.execute(
+                placements.where(router_l3_agents.c.agent_id == agent, other_state).values(ha_state=state)
+            ).rowcount:
                 return False
             if state == ACTIVE:
                 # With two active agents `central_host` would leave the ports on the lost host.
-                others = placements.where(_b.agent_id != agent, _b.ha_state == ACTIVE)
+                others = placements.where(router_l3_agents.c.agent_id != agent, router_l3_agents.c.ha_state == ACTIVE)
                 tx.write(others.values(ha_state=STANDBY))
             tx.record("router", router_id)  # all its hosts get the new active host
         return True
@@ -349,11 +365,13 @@ class L3Scheduler(AgentScheduler):
 def _leave(router_id: str, agent_ids: Collection[str]) -> Writes:
     if not agent_ids:
         return ()
-    gone = sa.delete(t.router_l3_agents).where(_b.router_id == router_id, _b.agent_id.in_(sorted(agent_ids)))
+    gone = sa.delete(router_l3_agents).where(
+        router_l3_agents.c.router_id == router_id, router_l3_agents.c.agent_id.in_(sorted(agent_ids))
+    )
     return (pending_statement(gone),)
 
 
 def _floating_ips_down(router_id: str) -> Writes:
     """No host translates the floating IPs of a router that has lost its agents; the next one reports them as ACTIVE."""
-    served = sa.update(t.floatingips).where(_f.router_id == router_id, _f.status != DOWN)
+    served = sa.update(floatingips).where(floatingips.c.router_id == router_id, floatingips.c.status != DOWN)
     return (pending_statement(served.values(status=DOWN)),)

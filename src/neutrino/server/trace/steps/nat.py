@@ -63,7 +63,8 @@ def _forward(walk: Walk, part: Part, forwarding: PortForwarding) -> None:
     offset = packet.destination_port - forwarding.external_port_first
     one = forwarding.internal_port_first == forwarding.internal_port_last
     port = forwarding.internal_port_first + (0 if one else offset)
-    fip = walk.snapshot.floating_ips.get(walk.snapshot.forwardings.get(forwarding.id, ""))
+    known = walk.snapshot.forwardings.get(forwarding.id)
+    fip = walk.snapshot.floating_ips.get(known.floating_ip_id) if known is not None else None
     project = fip.project_id if fip is not None else part.router.router.project_id
     subject = Subject("port_forwarding", forwarding.id, "", project)
     text = (

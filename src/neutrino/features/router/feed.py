@@ -15,14 +15,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.model import agents as words
-from neutrino.model import device_owners
-from neutrino.model import routing as m
-from neutrino.model.state import FixedIp, Port
-from neutrino.server.db import tables as t
-from neutrino.server.db.reads import RowsLookup
-from neutrino.server.feed.declarations import NO_ADDITIONS, Added, Additions, Changed
-from neutrino.server.feed.readers.router_hosts import (
+from neutrino.features.router.hosts import (
     REPLICATED,
     AgentModes,
     Placement,
@@ -31,46 +24,69 @@ from neutrino.server.feed.readers.router_hosts import (
     read_placements,
     read_router_hosts,
 )
+from neutrino.model import agents as words
+from neutrino.model import device_owners
+from neutrino.model import routing as m
+from neutrino.model.kinds import KINDS
+from neutrino.model.state import FixedIp, Port
+from neutrino.server.db import tables as t
+from neutrino.server.db.reads import RowsLookup
+from neutrino.server.db.tables import (
+    conntrack_helpers,
+    floatingips,
+    ndp_proxies,
+    port_forwardings,
+    router_l3_agents,
+    router_ports,
+    routers,
+)
+from neutrino.server.feed import stores
+from neutrino.server.feed.declarations import NO_ADDITIONS, Added, Additions, Affects, Changed, Feed, Placed, Reference
 from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, one_of, read_ids, read_rows, select, texts
 from neutrino.server.feed.records import PortRecord, RouterRecord
+from neutrino.server.feed.reports.rules import UP_OR_DOWN, ReportedStatus, prefix
+from neutrino.server.feed.stores import ServedKind
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
 
 Interfaces = defaultdict[str, list[tuple[str, m.RouterInterface]]]  # router → port type, interface
-_r, _rp, _ra, _p, _a = t.routers.c, t.router_ports.c, t.router_l3_agents.c, t.ports.c, t.agents.c
-_n, _s, _pool, _f, _pf = t.networks.c, t.subnets.c, t.subnetpools.c, t.floatingips.c, t.port_forwardings.c
-_h, _al, _np = t.conntrack_helpers.c, t.ip_allocations.c, t.ndp_proxies.c
 
 _LOWEST_PRIORITY, _PRIORITIES = 150, 101  # 150 to 250: see `_priority`
 
 # Without a policy of its own, a floating IP or gateway has that of its external network.
 _GATEWAY_POLICY = sa.func.coalesce(
-    _r.gw_qos_policy_id, sa.select(_n.qos_policy_id).where(_n.id == _r.gw_network_id).scalar_subquery(), ""
+    routers.c.gw_qos_policy_id,
+    sa.select(t.networks.c.qos_policy_id).where(t.networks.c.id == routers.c.gw_network_id).scalar_subquery(),
+    "",
 )
-_GATEWAYS = _r.gw_port_id, _r.extra_gw_port_ids
+_GATEWAYS = routers.c.gw_port_id, routers.c.extra_gw_port_ids
 _ROUTERS = select(
-    m.Router, t.routers, _r.routes, _r.ha_vr_id, *_GATEWAYS, _GATEWAY_POLICY.label("gateway_qos_policy_id")
+    m.Router, routers, routers.c.routes, routers.c.ha_vr_id, *_GATEWAYS, _GATEWAY_POLICY.label("gateway_qos_policy_id")
 )
 _routes = msgspec.json.Decoder(tuple[m.RouterRoute, ...])
-_OF_PORTS = RowsLookup(sa.select(_rp.router_id))
-_ON_NETWORKS = RowsLookup(sa.select(_rp.router_id).join(t.ports, _p.id == _rp.port_id))
-_OF_AGENTS = RowsLookup(sa.select(_ra.router_id))
-_OF_ASSOCIATED = RowsLookup(sa.select(_f.router_id).where(_f.router_id.is_not(None)))
-_DISTRIBUTED = sa.select(_r.id).where(_r.distributed.is_(True))
+_OF_PORTS = RowsLookup(sa.select(router_ports.c.router_id))
+_ON_NETWORKS = RowsLookup(sa.select(router_ports.c.router_id).join(t.ports, t.ports.c.id == router_ports.c.port_id))
+_OF_AGENTS = RowsLookup(sa.select(router_l3_agents.c.router_id))
+_OF_ASSOCIATED = RowsLookup(sa.select(floatingips.c.router_id).where(floatingips.c.router_id.is_not(None)))
+_DISTRIBUTED = sa.select(routers.c.id).where(routers.c.distributed.is_(True))
 _DISTRIBUTED_ON_NETWORKS = RowsLookup(
-    _DISTRIBUTED.join(t.router_ports, _rp.router_id == _r.id).join(t.ports, _p.id == _rp.port_id)
+    _DISTRIBUTED.join(router_ports, router_ports.c.router_id == routers.c.id).join(
+        t.ports, t.ports.c.id == router_ports.c.port_id
+    )
 )
 _SHARED_PORTS = RowsLookup(
-    sa.select(_rp.port_id).where(one_of(_rp.port_type, (*REPLICATED, device_owners.DVR_INTERFACE)))
+    sa.select(router_ports.c.port_id).where(
+        one_of(router_ports.c.port_type, (*REPLICATED, device_owners.DVR_INTERFACE))
+    )
 )
-NETWORKS_OF_PORTS = RowsLookup(sa.select(_p.network_id).distinct())
+NETWORKS_OF_PORTS = RowsLookup(sa.select(t.ports.c.network_id).distinct())
 
 
 def routers_of(connection: Connection, changed: Changed) -> set[str]:
     """The routers with a changed port, with a port on a changed network, or scheduled to a changed agent."""
     return (
-        read_ids(connection, _OF_PORTS, _rp.port_id, changed.named("port"))
-        | read_ids(connection, _ON_NETWORKS, _p.network_id, changed.affected("network"))
-        | read_ids(connection, _OF_AGENTS, _ra.agent_id, changed.named("agent"))
+        read_ids(connection, _OF_PORTS, router_ports.c.port_id, changed.named("port"))
+        | read_ids(connection, _ON_NETWORKS, t.ports.c.network_id, changed.affected("network"))
+        | read_ids(connection, _OF_AGENTS, router_l3_agents.c.agent_id, changed.named("agent"))
     )
 
 
@@ -81,17 +97,17 @@ def distributed_routers_of(connection: Connection, changed: Changed) -> set[str]
     so do ports that are deleted, on their last networks. The mode of an L3 agent affects all of them.
     """
     ports, agents = changed.named("port"), changed.named("agent")
-    found = read_ids(connection, _OF_ASSOCIATED, _f.port_id, ports)
-    networks = read_ids(connection, NETWORKS_OF_PORTS, _p.id, ports) | set(changed.last_networks)
-    found |= read_ids(connection, _DISTRIBUTED_ON_NETWORKS, _p.network_id, sorted(networks))
-    if read_ids(connection, sa.select(_a.id).where(_a.agent_type == words.L3), _a.id, agents):
-        found |= read_ids(connection, _DISTRIBUTED, _r.id, None)
+    found = read_ids(connection, _OF_ASSOCIATED, floatingips.c.port_id, ports)
+    networks = read_ids(connection, NETWORKS_OF_PORTS, t.ports.c.id, ports) | set(changed.last_networks)
+    found |= read_ids(connection, _DISTRIBUTED_ON_NETWORKS, t.ports.c.network_id, sorted(networks))
+    if read_ids(connection, sa.select(t.agents.c.id).where(t.agents.c.agent_type == words.L3), t.agents.c.id, agents):
+        found |= read_ids(connection, _DISTRIBUTED, routers.c.id, None)
     return found
 
 
 def shared_ports(connection: Connection, changed: Changed) -> set[str]:
     """The ports that several hosts of affected routers have: the hosts of a router decide who receives them."""
-    return read_ids(connection, _SHARED_PORTS, _rp.router_id, changed.affected("router"))
+    return read_ids(connection, _SHARED_PORTS, router_ports.c.router_id, changed.affected("router"))
 
 
 def read_port_hosts(connection: Connection, ports: Ids) -> Callable[[PortRecord, Port], PortRecord]:
@@ -178,7 +194,7 @@ def _bases(connection: Connection, ids: Ids, ports: Interfaces, added: Added) ->
         field: grouped(connection, statement, column, ids, value)
         for field, (statement, column, value) in _PARTS.items()
     }
-    for row in read_rows(connection, _ROUTERS, _r.id, ids):
+    for row in read_rows(connection, _ROUTERS, routers.c.id, ids):
         own = ports[row.id]
         gateways = {port.id: port for kind, port in own if kind == device_owners.GATEWAY}
         base = build(
@@ -262,12 +278,19 @@ def render_for_hosts(
 
 def _router_ports(connection: Connection, ids: Ids) -> Interfaces:
     statement = (
-        select(m.RouterInterface, t.ports, _rp.router_id, _rp.port_type, _p.fixed_ips, _n.mtu)
-        .join(t.ports, _p.id == _rp.port_id)
-        .join(t.networks, _n.id == _p.network_id)
-        .order_by(_p.id)
+        select(
+            m.RouterInterface,
+            t.ports,
+            router_ports.c.router_id,
+            router_ports.c.port_type,
+            t.ports.c.fixed_ips,
+            t.networks.c.mtu,
+        )
+        .join(t.ports, t.ports.c.id == router_ports.c.port_id)
+        .join(t.networks, t.networks.c.id == t.ports.c.network_id)
+        .order_by(t.ports.c.id)
     )
-    return _interfaces(connection, list(read_rows(connection, statement, _rp.router_id, ids)))
+    return _interfaces(connection, list(read_rows(connection, statement, router_ports.c.router_id, ids)))
 
 
 def _gateway_networks(ports: Interfaces) -> set[str]:
@@ -278,12 +301,12 @@ def read_agent_gateways(connection: Connection, networks: Collection[str]) -> di
     """External network → host → the agent gateway port by which the host's floating IPs reach that network."""
     labels = sa.literal("").label("router_id"), sa.literal(device_owners.GATEWAY).label("port_type")
     statement = (
-        select(m.RouterInterface, t.ports, *labels, _p.fixed_ips, _p.host, _n.mtu)
-        .join(t.networks, _n.id == _p.network_id)
-        .where(_p.device_owner == device_owners.AGENT_GATEWAY, _p.host != "")
-        .order_by(_p.id)
+        select(m.RouterInterface, t.ports, *labels, t.ports.c.fixed_ips, t.ports.c.host, t.networks.c.mtu)
+        .join(t.networks, t.networks.c.id == t.ports.c.network_id)
+        .where(t.ports.c.device_owner == device_owners.AGENT_GATEWAY, t.ports.c.host != "")
+        .order_by(t.ports.c.id)
     )
-    rows = list(read_rows(connection, statement, _p.network_id, sorted(networks)))
+    rows = list(read_rows(connection, statement, t.ports.c.network_id, sorted(networks)))
     hosts = {row.id: row.host for row in rows}
     found: defaultdict[str, dict[str, m.RouterInterface]] = defaultdict(dict)
     for _, port in _interfaces(connection, rows)[""]:
@@ -310,11 +333,19 @@ def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
 
 def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[str, Any]]:
     """Rows by network and id, without subnets that wait for a delegated prefix."""
-    more = (_s.id, _s.network_id, _s.ipv6_ra_mode.label("ra_mode"), _s.dns_nameservers, _pool.address_scope_id)
-    columns = select(m.RouterAddress, t.subnets, *more, _s.segment_id)
-    statement = columns.outerjoin(t.subnetpools, _pool.id == _s.subnetpool_id)
+    more = (
+        t.subnets.c.id,
+        t.subnets.c.network_id,
+        t.subnets.c.ipv6_ra_mode.label("ra_mode"),
+        t.subnets.c.dns_nameservers,
+        t.subnetpools.c.address_scope_id,
+    )
+    columns = select(m.RouterAddress, t.subnets, *more, t.subnets.c.segment_id)
+    statement = columns.outerjoin(t.subnetpools, t.subnetpools.c.id == t.subnets.c.subnetpool_id)
     found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-    for row in read_rows(connection, statement.where(_s.cidr != PROVISIONAL), _s.network_id, network_ids):
+    for row in read_rows(
+        connection, statement.where(t.subnets.c.cidr != PROVISIONAL), t.subnets.c.network_id, network_ids
+    ):
         found[row.network_id][row.id] = row
     return found
 
@@ -328,39 +359,56 @@ def _address(fixed: FixedIp, subnet: Any) -> m.RouterAddress:
 
 # --- floating IPs, port forwardings, helpers, delegated prefixes -----------------------------------------------------
 
-_NETWORK_POLICY = sa.select(_n.qos_policy_id).where(_n.id == _f.floating_network_id).scalar_subquery()
-_FLOATING_POLICY = sa.func.coalesce(_f.qos_policy_id, _NETWORK_POLICY, "").label("policy")
+_NETWORK_POLICY = (
+    sa.select(t.networks.c.qos_policy_id).where(t.networks.c.id == floatingips.c.floating_network_id).scalar_subquery()
+)
+_FLOATING_POLICY = sa.func.coalesce(floatingips.c.qos_policy_id, _NETWORK_POLICY, "").label("policy")
 # Most routers have one gateway, and say nothing of its network in each floating IP.
-_FURTHER_NETWORK = sa.case((_f.floating_network_id == _r.gw_network_id, ""), else_=_f.floating_network_id)
+_FURTHER_NETWORK = sa.case(
+    (floatingips.c.floating_network_id == routers.c.gw_network_id, ""), else_=floatingips.c.floating_network_id
+)
 _FLOATING_IPS = (
-    select(m.FloatingIp, t.floatingips, _f.router_id, _p.host.label("port_host"), _FLOATING_POLICY)
+    select(m.FloatingIp, floatingips, floatingips.c.router_id, t.ports.c.host.label("port_host"), _FLOATING_POLICY)
     .add_columns(_FURTHER_NETWORK.label("network_id"))
-    .outerjoin(t.ports, _p.id == _f.port_id)
-    .join(t.routers, _r.id == _f.router_id)
-    .where(_f.router_id.is_not(None), _f.port_id.is_not(None), _f.fixed_ip_address.is_not(None))
-    .order_by(_f.id)
+    .outerjoin(t.ports, t.ports.c.id == floatingips.c.port_id)
+    .join(routers, routers.c.id == floatingips.c.router_id)
+    .where(
+        floatingips.c.router_id.is_not(None),
+        floatingips.c.port_id.is_not(None),
+        floatingips.c.fixed_ip_address.is_not(None),
+    )
+    .order_by(floatingips.c.id)
 )
-_RANGES = (_pf.external_port_range, _pf.internal_port_range)
+_RANGES = (port_forwardings.c.external_port_range, port_forwardings.c.internal_port_range)
 _PORT_FORWARDINGS = (
-    select(m.PortForwarding, t.port_forwardings, *_RANGES, _f.floating_ip_address.label("external_ip_address"))
-    .add_columns(_f.router_id, _FLOATING_POLICY, _FURTHER_NETWORK.label("network_id"))
-    .join(t.floatingips, _f.id == _pf.floatingip_id)
-    .join(t.routers, _r.id == _f.router_id)
-    .where(_f.router_id.is_not(None))
-    .order_by(_pf.id)
+    select(m.PortForwarding, port_forwardings, *_RANGES, floatingips.c.floating_ip_address.label("external_ip_address"))
+    .add_columns(floatingips.c.router_id, _FLOATING_POLICY, _FURTHER_NETWORK.label("network_id"))
+    .join(floatingips, floatingips.c.id == port_forwardings.c.floatingip_id)
+    .join(routers, routers.c.id == floatingips.c.router_id)
+    .where(floatingips.c.router_id.is_not(None))
+    .order_by(port_forwardings.c.id)
 )
-_HELPERS = sa.select(t.conntrack_helpers).order_by(_h.id)
-_NDP_PROXIES = sa.select(_np.router_id, _np.id, _np.ip_address).order_by(_np.id)
+_HELPERS = sa.select(conntrack_helpers).order_by(conntrack_helpers.c.id)
+_NDP_PROXIES = sa.select(ndp_proxies.c.router_id, ndp_proxies.c.id, ndp_proxies.c.ip_address).order_by(ndp_proxies.c.id)
 # A subnet's prefix is requested by the router that is its gateway, once that router has an external gateway.
 _DELEGATIONS = (
-    sa.select(_r.id, _al.subnet_id, _s.cidr)
+    sa.select(routers.c.id, t.ip_allocations.c.subnet_id, t.subnets.c.cidr)
     .select_from(
-        t.subnets.join(t.ip_allocations, sa.and_(_al.subnet_id == _s.id, _al.ip_address == _s.gateway_ip))
-        .join(t.router_ports, _rp.port_id == _al.port_id)
-        .join(t.routers, _r.id == _rp.router_id)
+        t.subnets.join(
+            t.ip_allocations,
+            sa.and_(
+                t.ip_allocations.c.subnet_id == t.subnets.c.id, t.ip_allocations.c.ip_address == t.subnets.c.gateway_ip
+            ),
+        )
+        .join(router_ports, router_ports.c.port_id == t.ip_allocations.c.port_id)
+        .join(routers, routers.c.id == router_ports.c.router_id)
     )
-    .where(_s.prefix_delegated, _r.gw_network_id.is_not(None), _rp.port_type.in_(device_owners.INTERFACES))
-    .order_by(_s.id)
+    .where(
+        t.subnets.c.prefix_delegated,
+        routers.c.gw_network_id.is_not(None),
+        router_ports.c.port_type.in_(device_owners.INTERFACES),
+    )
+    .order_by(t.subnets.c.id)
 )
 
 
@@ -381,9 +429,25 @@ def _delegation(row: Any) -> m.Delegation:
 
 # Field of a router → the statement for all routers, the column with the router's id, and the value of a row.
 _PARTS: Mapping[str, tuple[sa.Select[Any], Any, Callable[[Any], Any]]] = {
-    "floating_ips": (_FLOATING_IPS, _f.router_id, _floating_ip),
-    "port_forwardings": (_PORT_FORWARDINGS, _f.router_id, _port_forwarding),
-    "conntrack_helpers": (_HELPERS, _h.router_id, partial(build, m.ConntrackHelper)),
-    "delegations": (_DELEGATIONS, _r.id, _delegation),
-    "ndp_proxies": (_NDP_PROXIES, _np.router_id, partial(build, m.NdpProxy)),
+    "floating_ips": (_FLOATING_IPS, floatingips.c.router_id, _floating_ip),
+    "port_forwardings": (_PORT_FORWARDINGS, floatingips.c.router_id, _port_forwarding),
+    "conntrack_helpers": (_HELPERS, conntrack_helpers.c.router_id, partial(build, m.ConntrackHelper)),
+    "delegations": (_DELEGATIONS, routers.c.id, _delegation),
+    "ndp_proxies": (_NDP_PROXIES, ndp_proxies.c.router_id, partial(build, m.NdpProxy)),
 }
+
+FEED = Feed(
+    kinds=(ServedKind(KINDS["router"], stores.HostObjects, source="router", read=read_routers, takes_additions=True),),
+    placed=(Placed(of="port", read=read_port_hosts),),
+    references=(Reference("dhcp_port", "router", lambda router: (one.network_id for one in router.interfaces)),),
+    affects=(
+        Affects(records="router", named=("port", "agent"), affected=("network",), find=routers_of),
+        Affects(records="router", named=("port", "agent"), find=distributed_routers_of),
+        Affects(records="port", affected=("router",), find=shared_ports),
+    ),
+    statuses={
+        "floatingip": ReportedStatus(UP_OR_DOWN),
+        "router": ReportedStatus(frozenset({"active", "standby", "unknown"})),
+        "subnet": ReportedStatus(check=prefix),
+    },
+)

@@ -20,45 +20,50 @@ from neutrino.model.device_owners import GATEWAY, HA_INTERFACE, INTERFACES, SNAT
 from neutrino.model.trunks import SUBPORT_OWNER
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup
+from neutrino.server.db.tables import router_l3_agents, router_ports, routers
 from neutrino.server.feed.readers.rows import Ids, grouped, one_of, read_rows
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
 AgentModes = Mapping[str, str]  # host → agent_mode of its L3 agent
 Hosts = Mapping[str, frozenset[str]]  # by the id of a port or a router
 Placement = tuple[str | None, str | None]  # id of the host's HA port, HA state of the router there
-_p, _rp, _a, _ra = t.ports.c, t.router_ports.c, t.agents.c, t.router_l3_agents.c
-_r, _b = t.routers.c, t.port_bindings.c
 REPLICATED: Final = (HA_INTERFACE, GATEWAY, SNAT)  # of an HA router: on all its hosts
-_L3_AGENTS = sa.and_(_a.agent_type == words.L3, _a.admin_state_up.is_(True))
-_IS_DISTRIBUTED = sa.and_(_r.distributed, one_of(_rp.port_type, INTERFACES))
+_L3_AGENTS = sa.and_(t.agents.c.agent_type == words.L3, t.agents.c.admin_state_up.is_(True))
+_IS_DISTRIBUTED = sa.and_(routers.c.distributed, one_of(router_ports.c.port_type, INTERFACES))
 _ON_SEVERAL_HOSTS = RowsLookup(
-    sa.select(_rp.port_id, _rp.router_id, _IS_DISTRIBUTED.label("is_distributed"))
-    .join(t.routers, _r.id == _rp.router_id)
-    .where(sa.or_(_IS_DISTRIBUTED, sa.and_(_r.ha, one_of(_rp.port_type, REPLICATED))))
+    sa.select(router_ports.c.port_id, router_ports.c.router_id, _IS_DISTRIBUTED.label("is_distributed"))
+    .join(routers, routers.c.id == router_ports.c.router_id)
+    .where(sa.or_(_IS_DISTRIBUTED, sa.and_(routers.c.ha, one_of(router_ports.c.port_type, REPLICATED))))
 )
 _local = t.ip_allocations.alias("local_allocations")
 # Ports whose packets their host routes itself.
 ROUTED_LOCALLY: Final = sa.or_(
-    _p.device_owner.like("compute:%"),
-    _p.device_owner.in_(("network:dhcp", "neutron:LOADBALANCER", "neutron:LOADBALANCERV2", "Octavia", SUBPORT_OWNER)),
+    t.ports.c.device_owner.like("compute:%"),
+    t.ports.c.device_owner.in_(
+        ("network:dhcp", "neutron:LOADBALANCER", "neutron:LOADBALANCERV2", "Octavia", SUBPORT_OWNER)
+    ),
 )
 # Routers and the hosts with such ports on their subnets. By bindings: the host that a live migration prepares needs the
 # router before the instance runs there.
 LOCAL_HOSTS: Final = (
-    sa.select(_rp.router_id, _b.host)
-    .join(t.ip_allocations, t.ip_allocations.c.port_id == _rp.port_id)
+    sa.select(router_ports.c.router_id, t.port_bindings.c.host)
+    .join(t.ip_allocations, t.ip_allocations.c.port_id == router_ports.c.port_id)
     .join(_local, _local.c.subnet_id == t.ip_allocations.c.subnet_id)
-    .join(t.ports, sa.and_(_p.id == _local.c.port_id, ROUTED_LOCALLY))
-    .join(t.port_bindings, _b.port_id == _p.id)
-    .where(_rp.port_type.in_(INTERFACES), _b.host != "")
+    .join(t.ports, sa.and_(t.ports.c.id == _local.c.port_id, ROUTED_LOCALLY))
+    .join(t.port_bindings, t.port_bindings.c.port_id == t.ports.c.id)
+    .where(router_ports.c.port_type.in_(INTERFACES), t.port_bindings.c.host != "")
     .distinct()
 )
 
 
 def agents_with_ports(connection: Connection, router_id: str) -> list[str]:
     """The L3 agents on the hosts that need a distributed router, by the ports on its subnets."""
-    hosts = LOCAL_HOSTS.with_only_columns(_b.host).where(_rp.router_id == router_id)
-    return list(connection.execute(sa.select(_a.id).where(_a.agent_type == words.L3, _a.host.in_(hosts))).scalars())
+    hosts = LOCAL_HOSTS.with_only_columns(t.port_bindings.c.host).where(router_ports.c.router_id == router_id)
+    return list(
+        connection.execute(
+            sa.select(t.agents.c.id).where(t.agents.c.agent_type == words.L3, t.agents.c.host.in_(hosts))
+        ).scalars()
+    )
 
 
 class RouterHosts(NamedTuple):
@@ -70,14 +75,14 @@ class RouterHosts(NamedTuple):
 
 def read_router_hosts(connection: Connection, ports: Ids) -> RouterHosts:
     """The hosts of those of these ports that several hosts have."""
-    rows = list(read_rows(connection, _ON_SEVERAL_HOSTS, _rp.port_id, ports))
+    rows = list(read_rows(connection, _ON_SEVERAL_HOSTS, router_ports.c.port_id, ports))
     if not rows:
         return RouterHosts({}, {})
     central = read_placements(connection, sorted({row.router_id for row in rows}))
     replicated = {r.port_id: frozenset(central[r.router_id]) for r in rows if r.router_id in central}
     interfaces = {row.port_id: row.router_id for row in rows if row.is_distributed}
-    routers = sorted(set(interfaces.values()))
-    local = read_local_hosts(connection, routers, read_agent_modes(connection)) if routers else {}
+    router_ids = sorted(set(interfaces.values()))
+    local = read_local_hosts(connection, router_ids, read_agent_modes(connection)) if router_ids else {}
     nowhere = frozenset[str]()
     distributed = {key: replicated.get(key, nowhere) | local.get(r, nowhere) for key, r in interfaces.items()}
     return RouterHosts(replicated, distributed)
@@ -85,7 +90,7 @@ def read_router_hosts(connection: Connection, ports: Ids) -> RouterHosts:
 
 def read_agent_modes(connection: Connection) -> AgentModes:
     """The hosts whose L3 agents are in a DVR mode and administratively up."""
-    rows = connection.execute(sa.select(_a.host, _a.configurations).where(_L3_AGENTS))
+    rows = connection.execute(sa.select(t.agents.c.host, t.agents.c.configurations).where(_L3_AGENTS))
     modes = ((row.host, msgspec.json.decode(row.configurations).get(words.AGENT_MODE)) for row in rows)
     return {host: mode for host, mode in modes if mode in DVR_MODES}
 
@@ -95,20 +100,22 @@ def read_local_hosts(connection: Connection, ids: Ids, modes: AgentModes) -> dic
     if not modes:
         return {}
     bound = LOCAL_HOSTS.where(t.port_bindings.c.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
-    statement = bound.join(t.routers, sa.and_(_r.id == _rp.router_id, _r.distributed.is_(True)))
-    found = grouped(connection, statement, _rp.router_id, ids, attrgetter("host"))
+    statement = bound.join(routers, sa.and_(routers.c.id == router_ports.c.router_id, routers.c.distributed.is_(True)))
+    found = grouped(connection, statement, router_ports.c.router_id, ids, attrgetter("host"))
     return {router_id: local for router_id, hosts in found.items() if (local := frozenset(hosts) & modes.keys())}
 
 
 def read_placements(connection: Connection, ids: Ids) -> dict[str, dict[str, Placement]]:
     """Router → the hosts whose agents it is scheduled to; agents with admin_state_up=False do not serve it."""
     statement = (
-        sa.select(_ra.router_id, _ra.ha_port_id, _ra.ha_state, _a.host)
-        .join(t.agents, _a.id == _ra.agent_id)
+        sa.select(
+            router_l3_agents.c.router_id, router_l3_agents.c.ha_port_id, router_l3_agents.c.ha_state, t.agents.c.host
+        )
+        .join(t.agents, t.agents.c.id == router_l3_agents.c.agent_id)
         .where(_L3_AGENTS)
-        .order_by(_a.host)
+        .order_by(t.agents.c.host)
     )
     found: defaultdict[str, dict[str, Placement]] = defaultdict(dict)
-    for row in read_rows(connection, statement, _ra.router_id, ids):
+    for row in read_rows(connection, statement, router_l3_agents.c.router_id, ids):
         found[row.router_id][row.host] = row.ha_port_id, row.ha_state
     return dict(found)
