@@ -54,9 +54,9 @@ class AutoTopology:
             return Reply(200, {"auto_allocated_topology": answer})
 
         def delete(request: Request) -> Reply:
-            found = self._find(_authorized(authorizer, request, "delete_auto_allocated_topology"))
-            if found is not None:
-                self._delete_parts(request.context, found.network_id, found.router_id)
+            topology = self._find(_authorized(authorizer, request, "delete_auto_allocated_topology"))
+            if topology is not None:
+                self._delete_parts(request.context, topology.network_id, topology.router_id)
             return Reply(204)
 
         path = f"{PREFIX}/auto-allocated-topology/{{key}}"
@@ -64,9 +64,9 @@ class AutoTopology:
 
     def _ensure(self, context: Context, project_id: str) -> str:
         """The id of the project's network."""
-        found = self._find(project_id)
-        if found is not None:
-            return str(found.network_id)
+        topology = self._find(project_id)
+        if topology is not None:
+            return str(topology.network_id)
         external, pools = self._requirements(context)
         # Not one transaction: drivers take part in each step. What was created before a failed one is deleted again.
         own = {"project_id": project_id}
@@ -91,9 +91,9 @@ class AutoTopology:
     @retried
     def _record(self, project_id: str, network_id: str, router_id: str | None) -> str:
         """Record these as the project's topology, unless it has one; gives the recorded network."""
-        found = self._find(project_id)
-        if found is not None:
-            return str(found.network_id)
+        topology = self._find(project_id)
+        if topology is not None:
+            return str(topology.network_id)
         with self.db.transaction() as tx:
             row = {"project_id": project_id, "network_id": network_id, "router_id": router_id}
             tx.insert(auto_allocated_topologies, [row])
@@ -131,13 +131,13 @@ class AutoTopology:
                 .order_by(t.networks.c.id)
                 .limit(1)
             ).scalar()
-            found = [
+            defaults = [
                 subnet_pools.load_default(connection, version, context.project_id, everyone=context.is_admin)
                 for version in (4, 6)
             ]
         if external is None:
             raise AutoAllocationFailure(reason="there is no default external network")
-        pools = [pool for pool in found if pool is not None]
+        pools = [pool for pool in defaults if pool is not None]
         if not pools:
             raise AutoAllocationFailure(reason="there is no default subnet pool")
         return external, pools

@@ -232,10 +232,10 @@ def _router_requests(routers: Routers, interfaces: Interfaces) -> SimpleNamespac
 
 def _helpers(option: Sequence[str]) -> dict[str, list[str]]:
     """The protocols of each helper, from `helper:protocol`, also in the braces and quotes of Neutron's dictionaries."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    protocols: defaultdict[str, list[str]] = defaultdict(list)
     for text in option:
         helper, _, protocol = text.strip().strip("{}").replace("'", "").replace('"', "").partition(":")
         if not helper or not protocol:
             raise ValueError(f"allowed_conntrack_helpers: {text!r} is not a helper and its protocol, as tftp:udp")
-        found[helper.strip()].append(protocol.strip())
-    return dict(found)
+        protocols[helper.strip()].append(protocol.strip())
+    return dict(protocols)

@@ -97,12 +97,12 @@ def distributed_routers_of(connection: Connection, changed: Changed) -> set[str]
     so do ports that are deleted, on their last networks. The mode of an L3 agent affects all of them.
     """
     ports, agents = changed.named("port"), changed.named("agent")
-    found = read_ids(connection, _OF_ASSOCIATED, floatingips.c.port_id, ports)
+    router_ids = read_ids(connection, _OF_ASSOCIATED, floatingips.c.port_id, ports)
     networks = read_ids(connection, NETWORKS_OF_PORTS, t.ports.c.id, ports) | set(changed.last_networks)
-    found |= read_ids(connection, _DISTRIBUTED_ON_NETWORKS, t.ports.c.network_id, sorted(networks))
+    router_ids |= read_ids(connection, _DISTRIBUTED_ON_NETWORKS, t.ports.c.network_id, sorted(networks))
     if read_ids(connection, sa.select(t.agents.c.id).where(t.agents.c.agent_type == words.L3), t.agents.c.id, agents):
-        found |= read_ids(connection, _DISTRIBUTED, routers.c.id, None)
-    return found
+        router_ids |= read_ids(connection, _DISTRIBUTED, routers.c.id, None)
+    return router_ids
 
 
 def shared_ports(connection: Connection, changed: Changed) -> set[str]:
@@ -308,18 +308,18 @@ def read_agent_gateways(connection: Connection, networks: Collection[str]) -> di
     )
     rows = list(read_rows(connection, statement, t.ports.c.network_id, sorted(networks)))
     hosts = {row.id: row.host for row in rows}
-    found: defaultdict[str, dict[str, m.RouterInterface]] = defaultdict(dict)
+    gateways: defaultdict[str, dict[str, m.RouterInterface]] = defaultdict(dict)
     for _, port in _interfaces(connection, rows)[""]:
-        found[port.network_id].setdefault(hosts[port.id], port)
-    return found
+        gateways[port.network_id].setdefault(hosts[port.id], port)
+    return gateways
 
 
 def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
     subnets = _subnets(connection, sorted({row.network_id for row in rows}))
-    found: Interfaces = defaultdict(list)
+    interfaces: Interfaces = defaultdict(list)
     for row in rows:
         known, fixed = subnets[row.network_id], fixed_ips.decode(row.fixed_ips)
-        used = {each.subnet_id for each in fixed}
+        used = {address.subnet_id for address in fixed}
         # Subnets of the external network without a gateway address are on-link: they need no route through the gateway.
         # Those of another segment of a routed network are not.
         here = {known[key].segment_id for key in used if key in known}
@@ -327,8 +327,8 @@ def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
         others = others if row.port_type == device_owners.GATEWAY else []
         addresses = tuple(_address(f, known[f.subnet_id]) for f in fixed if f.subnet_id in known)
         interface = build(m.RouterInterface, row, addresses=addresses, other_subnets=tuple(sorted(others)))
-        found[row.router_id].append((row.port_type, interface))
-    return found
+        interfaces[row.router_id].append((row.port_type, interface))
+    return interfaces
 
 
 def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[str, Any]]:
@@ -342,12 +342,12 @@ def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[
     )
     columns = select(m.RouterAddress, t.subnets, *more, t.subnets.c.segment_id)
     statement = columns.outerjoin(t.subnetpools, t.subnetpools.c.id == t.subnets.c.subnetpool_id)
-    found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    by_network: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for row in read_rows(
         connection, statement.where(t.subnets.c.cidr != PROVISIONAL), t.subnets.c.network_id, network_ids
     ):
-        found[row.network_id][row.id] = row
-    return found
+        by_network[row.network_id][row.id] = row
+    return by_network
 
 
 def _address(fixed: FixedIp, subnet: Any) -> m.RouterAddress:

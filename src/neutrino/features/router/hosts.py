@@ -101,8 +101,8 @@ def read_local_hosts(connection: Connection, ids: Ids, modes: AgentModes) -> dic
         return {}
     bound = LOCAL_HOSTS.where(t.port_bindings.c.vif_type.not_in([VIF_UNBOUND, VIF_FAILED]))
     statement = bound.join(routers, sa.and_(routers.c.id == router_ports.c.router_id, routers.c.distributed.is_(True)))
-    found = grouped(connection, statement, router_ports.c.router_id, ids, attrgetter("host"))
-    return {router_id: local for router_id, hosts in found.items() if (local := frozenset(hosts) & modes.keys())}
+    by_router = grouped(connection, statement, router_ports.c.router_id, ids, attrgetter("host"))
+    return {router_id: local for router_id, hosts in by_router.items() if (local := frozenset(hosts) & modes.keys())}
 
 
 def read_placements(connection: Connection, ids: Ids) -> dict[str, dict[str, Placement]]:
@@ -115,7 +115,7 @@ def read_placements(connection: Connection, ids: Ids) -> dict[str, dict[str, Pla
         .where(_L3_AGENTS)
         .order_by(t.agents.c.host)
     )
-    found: defaultdict[str, dict[str, Placement]] = defaultdict(dict)
+    placements: defaultdict[str, dict[str, Placement]] = defaultdict(dict)
     for row in read_rows(connection, statement, router_l3_agents.c.router_id, ids):
-        found[row.router_id][row.host] = row.ha_port_id, row.ha_state
-    return dict(found)
+        placements[row.router_id][row.host] = row.ha_port_id, row.ha_state
+    return dict(placements)

@@ -45,7 +45,9 @@ class NdpProxies(Collection):
         super().__init__(db, VIEW)
 
     def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        return one_by_one(items, lambda each: self.create(context, each), lambda key: self.delete(context, key, None))
+        return one_by_one(
+            items, lambda values: self.create(context, values), lambda key: self.delete(context, key, None)
+        )
 
     @retried
     def create(self, context: Context, values: Object) -> Object:
@@ -108,10 +110,10 @@ def _address(port: Mapping[str, Any], subnets: frozenset[str], values: Object) -
         raise errors.BadRequest(resource="ndp_proxy", msg=msg)
     address: str | None = values["ip_address"]
     if address is None:
-        found: str | None = next((each for each, subnet_id in own.items() if subnet_id in subnets), None)
-        if found is None:
+        chosen: str | None = next((known for known, subnet_id in own.items() if subnet_id in subnets), None)
+        if chosen is None:
             raise PortUnreachableRouter(port_id=port["id"], router_id=values["router_id"])
-        return found
+        return chosen
     if address not in own:
         raise InvalidAddress(address=address, reason=f"This address not belong to the port {port['id']}")
     if own[address] not in subnets:

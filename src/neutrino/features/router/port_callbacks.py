@@ -118,21 +118,21 @@ def _remove_translations(
         raise errors.BadRequest(
             resource="port", msg=f"fixed_ips of port {before['id']}: a floating IP is associated with it"
         )
-    found = floating_ips.VIEW.load_in(connection, "id", sorted({row.id for row in rows}))
+    translating = floating_ips.VIEW.load_in(connection, "id", sorted({row.id for row in rows}))
     # An administrator may have associated it: a tenant must not release another project's floating IP with its own port.
-    if not context.is_admin and any(one["project_id"] != context.project_id for one in found):
+    if not context.is_admin and any(one["project_id"] != context.project_id for one in translating):
         raise FipAssociated(port_id=before["id"])
     gone: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
         if row.forwarding_id:
             gone[row.id].add(row.forwarding_id)
-    router_ids = sorted({one["router_id"] for one in found if one["router_id"]})
+    router_ids = sorted({one["router_id"] for one in translating if one["router_id"]})
 
     def write(tx: Transaction) -> None:
         ids = [key for keys in gone.values() for key in keys]
         if ids:
             tx.write(sa.delete(port_forwardings).where(port_forwardings.c.id.in_(ids)))
-        for one in found:
+        for one in translating:
             tx.use("port_forwarding", one["project_id"], -len(gone[one["id"]]))
             for key in gone[one["id"]]:
                 tx.log(port_forwardings, {"id": key, "project_id": one["project_id"]}, deleted=True)
@@ -167,7 +167,7 @@ def _take_back(connection: Connection, port: Object) -> Write | None:
 def _gateways_without(connection: Connection, router: Mapping[str, Any], port_id: str) -> Object:
     """The columns of a router without this gateway: the next one becomes the first."""
     ids = [router["gw_port_id"], *decode(router["extra_gw_port_ids"])]
-    left = [each for each in ids if each not in (None, port_id)]
+    left = [gateway_id for gateway_id in ids if gateway_id not in (None, port_id)]
     first = (
         connection.execute(sa.select(t.ports.c.network_id).where(t.ports.c.id == left[0])).scalar() if left else None
     )

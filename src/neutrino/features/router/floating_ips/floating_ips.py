@@ -103,11 +103,11 @@ def _api_floating_ip(floating_ip: Object, port: Mapping[str, Any] | None) -> Obj
 
 def _port_details(connection: Connection, floating_ips: Sequence[Object]) -> list[Object | None]:
     port_ids = [row["port_id"] for row in floating_ips if row["port_id"] is not None]
-    found: dict[str, Object] = {}
+    details: dict[str, Object] = {}
     for i in range(0, len(port_ids), BATCH):
         for row in connection.execute(_DETAILS, {"ports": port_ids[i : i + BATCH]}).mappings():
-            found[row["id"]] = {name: row[name] for name in DETAILS}
-    return [found.get(row["port_id"]) for row in floating_ips]
+            details[row["id"]] = {name: row[name] for name in DETAILS}
+    return [details.get(row["port_id"]) for row in floating_ips]
 
 
 # As the API shows them; `port_details` is read from the row of the associated port.
@@ -308,10 +308,10 @@ def _association(floating_ip: Object | None) -> tuple[str, ...] | None:
 
 
 def _first_ipv4(port: Mapping[str, Any], network_id: str) -> str:
-    found = next((f["ip_address"] for f in port["fixed_ips"] if ":" not in f["ip_address"]), None)
-    if found is None:
+    address = next((f["ip_address"] for f in port["fixed_ips"] if ":" not in f["ip_address"]), None)
+    if address is None:
         raise ExternalIpAddressExhausted(net_id=network_id)
-    return str(found)
+    return str(address)
 
 
 # --- association ------------------------------------------------------------------------------------------------------

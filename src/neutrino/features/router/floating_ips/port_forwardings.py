@@ -202,10 +202,10 @@ def _check_no_floating_ip(connection: Connection, new: Object) -> None:
 
 
 def _load(connection: Connection, floatingip_id: str, key: str) -> Object:
-    found = VIEW.show(connection, key, project="", everyone=True, fields=(*VIEW.names, "floatingip_id"))
-    if found is None or found.pop("floatingip_id") != floatingip_id:
+    forwarding = VIEW.show(connection, key, project="", everyone=True, fields=(*VIEW.names, "floatingip_id"))
+    if forwarding is None or forwarding.pop("floatingip_id") != floatingip_id:
         raise PortForwardingNotFound(id=key)
-    return found
+    return forwarding
 
 
 def _in_floating_ip(forwarding: Mapping[str, Any]) -> Object:

@@ -120,10 +120,10 @@ def with_replaced(router_id: str, current: Sequence[RouterPort], infos: Sequence
     wanted: list[Wanted] = []
     for info in infos:
         port = match(router_id, current, info)
-        taken = {each.port.id for each in wanted if each.port is not None}
+        taken = {gateway.port.id for gateway in wanted if gateway.port is not None}
         wanted.append(Wanted(None if port is not None and port.id in taken else port, info))
     first = wanted[0] if wanted else None
-    kept = {each.port.id for each in wanted if each.port is not None}
+    kept = {gateway.port.id for gateway in wanted if gateway.port is not None}
     if first is not None and first.port is None and current and current[0].id not in kept:
         # Other addresses on the same network: the first gateway keeps its port, as with `external_gateway_info`.
         same = current[0].network_id == first.network_id
@@ -136,7 +136,7 @@ def match(router_id: str, current: Sequence[RouterPort], info: Info) -> RouterPo
     on_network = [port for port in current if port.network_id == info["network_id"]]
     fixed = info.get("external_fixed_ips") or ()
     if fixed:
-        return next((port for port in on_network if any(_has(port, each) for each in fixed)), None)
+        return next((port for port in on_network if any(_has(port, address) for address in fixed)), None)
     if len(on_network) > 1:
         reason = f"the router has several on network {info['network_id']}: external_fixed_ips has to say which is meant"
         raise UnableToMatchGateways(router_id=router_id, reason=reason)
@@ -151,7 +151,7 @@ def _has(port: RouterPort, fixed: Mapping[str, Any]) -> bool:
 
 
 def _unmatched(router_id: str, info: Info) -> errors.ApiError:
-    given = [each.get("ip_address") or each.get("subnet_id") for each in info.get("external_fixed_ips") or ()]
+    given = [address.get("ip_address") or address.get("subnet_id") for address in info.get("external_fixed_ips") or ()]
     which = f"none on network {info['network_id']}" + (f" with {', '.join(map(str, given))}" if given else "")
     return UnableToMatchGateways(router_id=router_id, reason=f"the router has {which}")
 
@@ -203,8 +203,8 @@ class Gateways:
         """From the gateways of `before` to the wanted ones; `after` has the request's other changes of the router."""
         if len(wanted) > MAX_GATEWAYS:
             raise refuse(f"external_gateways: a router has at most {MAX_GATEWAYS}")
-        requests = [self._request(connection, context, before, i, each) for i, each in enumerate(wanted)]
-        kept = {each.port.id for each in wanted if each.port is not None}
+        requests = [self._request(connection, context, before, i, gateway) for i, gateway in enumerate(wanted)]
+        kept = {gateway.port.id for gateway in wanted if gateway.port is not None}
         removed = [port for port in gateway_ports(before, ports) if port.id not in kept]
         _check(connection, after, ports, wanted, removed)
         after = {**after, **self._columns(before, wanted, requests)}
@@ -214,12 +214,12 @@ class Gateways:
         others: Writes = ()
         shown: list[Sequence[Object]] = []
         ids: list[str] = []
-        for each, request in zip(wanted, requests, strict=True):
-            made, port_id, fixed_ips = self._port(connection, before, each, request, host)
-            if each.port is None:
-                created += made
+        for gateway, request in zip(wanted, requests, strict=True):
+            port_writes, port_id, fixed_ips = self._port(connection, before, gateway, request, host)
+            if gateway.port is None:
+                created += port_writes
             else:
-                others += made
+                others += port_writes
             ids.append(port_id)
             shown.append(fixed_ips)
         for port in removed:
@@ -271,10 +271,10 @@ class Gateways:
             assert request is not None, "a new gateway is asked for"
             target, fixed_ips = PortTarget(GATEWAY, host), request.fixed_ips or None
             network, subnets = request.network, request.subnets
-            writes, made = self.ports.create(
+            writes, new = self.ports.create(
                 connection, router, wanted.network_id, target, fixed_ips, network=network, subnets=subnets
             )
-            return writes, made["id"], made["fixed_ips"]
+            return writes, new["id"], new["fixed_ips"]
         addresses: Sequence[Object] = [address.fixed_ip for address in port.addresses]
         if request is None or not request.fixed_ips:
             return (), port.id, addresses
@@ -290,7 +290,7 @@ def _check(
     removed: Sequence[RouterPort],
 ) -> None:
     """Refuse what would cut off floating IPs or routes, and external networks that overlap with others of the router."""
-    networks = {each.network_id for each in wanted}
+    networks = {gateway.network_id for gateway in wanted}
     for network_id in sorted({port.network_id for port in removed} - networks):
         check_unused(connection, router["id"], network_id)
     subnets = subnets_of(connection, sorted(networks)) if networks else {}

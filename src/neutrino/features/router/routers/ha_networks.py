@@ -53,9 +53,9 @@ class HaNetworks:
 
     def ensure(self, project_id: str) -> str:
         """The id of the project's HA network, which is created if there is none."""
-        found = self._find(project_id)
-        if found is not None:
-            return found
+        known = self._find(project_id)
+        if known is not None:
+            return known
         own = admin_context()
         network = {**_NETWORK, "name": f"HA network tenant {project_id}", **self.provider}
         network_id: str = self.networks.create(own, network)["id"]
@@ -81,19 +81,19 @@ class HaNetworks:
     @retried
     def _keep(self, project_id: str, network_id: str) -> str:
         """Record the network as the project's HA network, unless it has one; gives the id of the recorded one."""
-        found = self._find(project_id)
-        if found is not None:
-            return found
+        known = self._find(project_id)
+        if known is not None:
+            return known
         with self.db.transaction() as tx:
             tx.insert(ha_networks, [{"project_id": project_id, "network_id": network_id}])
         return network_id
 
     def _find(self, project_id: str) -> str | None:
         with self.db.read() as connection:
-            found: str | None = connection.execute(
+            network_id: str | None = connection.execute(
                 sa.select(ha_networks.c.network_id).where(ha_networks.c.project_id == project_id)
             ).scalar()
-        return found
+        return network_id
 
     def values(self, connection: Connection, network_id: str) -> Object:
         """The columns of a router that becomes HA: its network, and a VRRP id that is free there."""

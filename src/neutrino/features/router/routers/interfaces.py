@@ -161,15 +161,15 @@ class Interfaces:
             router, ports = inputs.router, inputs.ports
             if port_id is None and subnet_id is not None:
                 SUBNETS.get(connection, subnet_id, context.project_id, everyone=context.is_admin)
-            found = _find_interface(ports, router_id, port_id, subnet_id)
+            interface = _find_interface(ports, router_id, port_id, subnet_id)
             # By port all its addresses are removed, by subnet that one: an IPv6 port stays with its other prefixes.
-            removed = [a for a in found.addresses if port_id is not None or a.subnet_id == subnet_id]
+            removed = [a for a in interface.addresses if port_id is not None or a.subnet_id == subnet_id]
             for address in removed:
                 _check_unused(connection, router, address)
                 check_interface_unused(connection, router_id, address.subnet_id)
                 for use in self.uses:
                     use.check_interface(connection, router_id, address.subnet_id)
-            change = self._remove(connection, ports, found, removed)
+            change = self._remove(connection, ports, interface, removed)
             others = self.ports.reconcile(connection, router, change.ports, inputs.agents)
             released = self.delegation.release(connection, ports, [s["id"] for s in change.subnets])
         self.scheduler.commit(router, change.writes + others + released)
@@ -178,16 +178,16 @@ class Interfaces:
         return _answer(router_id, change.port, ids, ids[0] if ids else None)
 
     def _remove(
-        self, connection: Connection, ports: Sequence[RouterPort], found: RouterPort, removed: Sequence[Address]
+        self, connection: Connection, ports: Sequence[RouterPort], interface: RouterPort, removed: Sequence[Address]
     ) -> _InterfaceChange:
         subnets = [{"id": address.subnet_id} for address in removed]
-        left = tuple(address for address in found.addresses if address not in removed)
+        left = tuple(address for address in interface.addresses if address not in removed)
         if left:
-            writes = self.ports.readdress(connection, found.id, [address.fixed_ip for address in left])
-            after = tuple(replace(found, addresses=left) if p is found else p for p in ports)
+            writes = self.ports.readdress(connection, interface.id, [address.fixed_ip for address in left])
+            after = tuple(replace(interface, addresses=left) if p is interface else p for p in ports)
             return _InterfaceChange(writes, dict(writes[0].context.current), subnets, after)
-        writes, port = self.ports.delete(connection, found.id)
-        return _InterfaceChange(writes, port, subnets, tuple(p for p in ports if p is not found))
+        writes, port = self.ports.delete(connection, interface.id)
+        return _InterfaceChange(writes, port, subnets, tuple(p for p in ports if p is not interface))
 
     # --- with their network -----------------------------------------------------------------------------------------
 
@@ -238,16 +238,16 @@ def _find_interface(
     interfaces = [port for port in ports if port.is_interface]
     if port_id is None:
         assert subnet_id is not None
-        found = next((port for port in interfaces if subnet_id in port.subnet_ids), None)
-        if found is None:
+        interface = next((port for port in interfaces if subnet_id in port.subnet_ids), None)
+        if interface is None:
             raise RouterInterfaceNotFoundForSubnet(router_id=router_id, subnet_id=subnet_id)
-        return found
-    found = next((port for port in interfaces if port.id == port_id), None)
-    if found is None:
+        return interface
+    interface = next((port for port in interfaces if port.id == port_id), None)
+    if interface is None:
         raise RouterInterfaceNotFound(router_id=router_id, port_id=port_id)
-    if subnet_id is not None and subnet_id not in found.subnet_ids:
+    if subnet_id is not None and subnet_id not in interface.subnet_ids:
         raise SubnetMismatchForPort(port_id=port_id, subnet_id=subnet_id)
-    return found
+    return interface
 
 
 def _as_router_port(port: Object, target: PortTarget, subnets: Sequence[Object]) -> RouterPort:

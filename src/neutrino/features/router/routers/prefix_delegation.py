@@ -126,9 +126,9 @@ class PrefixDelegation:
         """
         if not subnet_ids:
             return ()
-        found = [s for s in SUBNETS.load_in(connection, "id", sorted(subnet_ids)) if is_delegated(s)]
+        delegated = [s for s in SUBNETS.load_in(connection, "id", sorted(subnet_ids)) if is_delegated(s)]
         without = {port.id for port in ports}
-        return self._renumbered(connection, found, PROVISIONAL, without) if found else ()
+        return self._renumbered(connection, delegated, PROVISIONAL, without) if delegated else ()
 
     def release_all(self, connection: Connection, ports: Sequence[RouterPort]) -> Writes:
         """The router loses its gateway, and with it all prefixes; its interfaces stay."""

@@ -84,11 +84,11 @@ def extra_gateways(connection: Connection, routers: Sequence[Object]) -> list[li
     """The gateways of each router but the first, in order. Most routers have none: then nothing is read."""
     ids = [_ids(router) for router in routers]
     wanted = sorted({port_id for several in ids for port_id in several})
-    found: Object = {}
+    gateways: Object = {}
     for i in range(0, len(wanted), BATCH):
         for row in connection.execute(_PORTS, {"ports": wanted[i : i + BATCH]}):
-            found[row.id] = {"network_id": row.network_id, "external_fixed_ips": msgspec.Raw(row.fixed_ips)}
-    return [[found[port_id] for port_id in several if port_id in found] for several in ids]
+            gateways[row.id] = {"network_id": row.network_id, "external_fixed_ips": msgspec.Raw(row.fixed_ips)}
+    return [[gateways[port_id] for port_id in several if port_id in gateways] for several in ids]
 
 
 def _ids(router: Object) -> list[str]:

@@ -52,11 +52,11 @@ class DvrHosts:
     def mac_of(self, host: str) -> str:
         """The MAC address with which the host sends for distributed routers: generated once, never changed."""
         with self.db.read() as connection:
-            found = connection.execute(
+            known = connection.execute(
                 sa.select(t.dvr_host_macs.c.mac_address).where(t.dvr_host_macs.c.host == host)
             ).scalar()
-        if found is not None:
-            return str(found)
+        if known is not None:
+            return str(known)
         row = {"host": host, "mac_address": new_mac(self.base_mac)}
         with self.db.transaction() as tx:
             tx.insert(t.dvr_host_macs, [row])
@@ -70,14 +70,14 @@ class DvrHosts:
     def gateway_port(self, network_id: str, host: str) -> Object:
         """The host's own port on an external network, created when it is first needed."""
         with self.db.read() as connection:
-            found = PORTS.load_where(
+            ports = PORTS.load_where(
                 connection,
                 t.ports.c.network_id == network_id,
                 t.ports.c.device_owner == AGENT_GATEWAY,
                 t.ports.c.host == host,
             )
-            if found:
-                return found[0]
+            if ports:
+                return ports[0]
             agent_id = connection.execute(
                 sa.select(t.agents.c.id).where(t.agents.c.agent_type == words.L3, t.agents.c.host == host)
             ).scalar()

@@ -220,11 +220,11 @@ class L3Scheduler(AgentScheduler):
 
     def _why_down(self, connection: Connection, router_id: str) -> str:
         candidates = self.placements.reading_candidates(self.registry.cutoff(), self.loads)
-        router, ports, agents, found = read_together(connection, *reading_router(router_id), candidates)
+        router, ports, agents, agents_known = read_together(connection, *reading_router(router_id), candidates)
         if router is None:  # deleted meanwhile
             return ""
         has_interface = any(port.is_interface for port in ports)
-        return self._reason(router, found.candidates, has_agent=bool(agents), has_interface=has_interface)
+        return self._reason(router, agents_known.candidates, has_agent=bool(agents), has_interface=has_interface)
 
     def _reason(
         self, router: Object, candidates: Sequence[Candidate], *, has_agent: bool, has_interface: bool = True
@@ -321,11 +321,11 @@ class L3Scheduler(AgentScheduler):
 
     def remove(self, agent_id: str, object_id: str) -> None:
         with self.db.read() as connection:
-            found = connection.execute(sa.select(t.agents.c.configurations).where(t.agents.c.id == agent_id)).first()
+            agent = connection.execute(sa.select(t.agents.c.configurations).where(t.agents.c.id == agent_id)).first()
             current = read_agents(connection, object_id)
-        if found is None:
+        if agent is None:
             raise errors.AgentNotFound(id=agent_id)
-        if msgspec.json.decode(found.configurations).get(words.AGENT_MODE) in l3.NOT_SCHEDULED_TO:
+        if msgspec.json.decode(agent.configurations).get(words.AGENT_MODE) in l3.NOT_SCHEDULED_TO:
             raise DVRL3CannotRemoveFromDvrAgent()
         if not any(agent.agent_id == agent_id for agent in current):
             raise RouterNotHostedByL3Agent(router_id=object_id, agent_id=agent_id)
