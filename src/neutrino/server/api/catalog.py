@@ -18,8 +18,6 @@ parent comes before the other arguments, as in `show(context, parent_id, key, fi
                                               optional, for `?cascade=true`: with all that is in it; see `cascade.py`
     target(context, values)                   optional: attributes of the parent object, for policy rules
     also_creates(context, values)             optional: objects that are created along with it, whose policy rules apply too
-                                              optional: the same for an update, an action with this body, or a delete
-                                              without values; and for `show` with these fields before it
     <action>(context, key, body)              one method for each `Resource.actions`
     <lookup>(context, key)                    one method for each `Resource.lookups`
 
