@@ -81,24 +81,26 @@ def tenant_routes(routers: Iterable[AdvertisedRouter]) -> Iterator[Route]:
 def floating_routes(
     routers: Mapping[str, AdvertisedRouter], floating_ips: Iterable[AdvertisedFloatingIp], hosts: AgentGateways
 ) -> Iterator[Route]:
-    for each in floating_ips:
-        router = routers.get(each.router_id)
-        gateway = next((g for g in router.gateways if g.network_id == each.network_id), None) if router else None
+    for floating_ip in floating_ips:
+        router = routers.get(floating_ip.router_id)
+        gateway = next((g for g in router.gateways if g.network_id == floating_ip.network_id), None) if router else None
         if router is None or gateway is None:
             continue
         # Without an agent gateway on the port's host, the floating IP is translated where the router's SNAT is.
-        local = hosts.get((each.network_id, each.host)) if router.distributed else None
-        yield Route(f"{each.ip_address}/32", local or gateway.ip_address)
+        local = hosts.get((floating_ip.network_id, floating_ip.host)) if router.distributed else None
+        yield Route(f"{floating_ip.ip_address}/32", local or gateway.ip_address)
 
 
 def instance_routes(
     routers: Mapping[str, AdvertisedRouter], instances: Iterable[InstanceAddress], hosts: AgentGateways
 ) -> Iterator[Route]:
-    for each in instances:
-        gateways = routers[each.router_id].gateways if each.router_id in routers else ()
-        in_scope = any((g.network_id, g.address_scope_id) == (each.network_id, each.address_scope_id) for g in gateways)
-        if in_scope and (hop := hosts.get((each.network_id, each.host))):
-            yield Route(f"{each.ip_address}/32", hop)
+    for instance in instances:
+        gateways = routers[instance.router_id].gateways if instance.router_id in routers else ()
+        in_scope = any(
+            (g.network_id, g.address_scope_id) == (instance.network_id, instance.address_scope_id) for g in gateways
+        )
+        if in_scope and (hop := hosts.get((instance.network_id, instance.host))):
+            yield Route(f"{instance.ip_address}/32", hop)
 
 
 def advertised_routes(

@@ -70,8 +70,8 @@ def _of_holder(holder: Network | Port) -> Iterable[str]:
 
 
 def policies_of_router(router: Router) -> Iterable[str]:
-    floating = (each.qos_policy_id for each in router.floating_ips)
-    forwarded = (each.qos_policy_id for each in router.port_forwardings)
+    floating = (floating_ip.qos_policy_id for floating_ip in router.floating_ips)
+    forwarded = (port_forwarding.qos_policy_id for port_forwarding in router.port_forwardings)
     return filter(None, (router.gateway_qos_policy_id, *floating, *forwarded))
 
 

@@ -60,7 +60,7 @@ def _alias(rule: Resource) -> Resource:
         path=f"qos/alias_{rule.name}s",
         verbs=frozenset({"show", "update", "delete"}),
         not_found=QosRuleNotFound,
-        attributes=tuple(replace(each, post=False) for each in rule.attributes),
+        attributes=tuple(replace(attribute, post=False) for attribute in rule.attributes),
     )
 
 
@@ -100,7 +100,8 @@ QOS_RULE_ALIASES: Final = {
 }
 # The parameters of each type of rule.
 RULE_PARAMETERS: Final = {
-    type_: tuple(each.name for each in resource.attributes if each is not ID) for type_, resource in QOS_RULES.items()
+    type_: tuple(attribute.name for attribute in resource.attributes if attribute is not ID)
+    for type_, resource in QOS_RULES.items()
 }
 
 QOS_RULE_TYPE = Resource(

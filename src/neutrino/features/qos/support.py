@@ -31,12 +31,12 @@ class RuleSupport:
         if not self.drivers:
             return []
         combine = any if all_supported else all
-        return [type_ for type_ in QOS_RULES if combine(type_ in each.rules for each in self.drivers.values())]
+        return [type_ for type_ in QOS_RULES if combine(type_ in driver.rules for driver in self.drivers.values())]
 
     def details(self, type_: str) -> list[Object]:
         """The drivers that enforce a type, with the values of its parameters."""
         return [
-            {"name": name, "supported_parameters": [_described(*each) for each in support.rules[type_].items()]}
+            {"name": name, "supported_parameters": [_described(*item) for item in support.rules[type_].items()]}
             for name, support in self.drivers.items()
             if type_ in support.rules
         ]
@@ -46,9 +46,9 @@ class RuleSupport:
     def check_port(self, port_id: str, vnic_type: str, vif_type: str, rules: Iterable[Rule]) -> None:
         """Refuse rules that no driver enforces on a port: of its VIF type if it is bound, else of its VNIC type."""
         if vif_type in _NOT_BOUND:
-            candidates = [each for each in self.drivers.values() if vnic_type in each.vnic_types]
+            candidates = [driver for driver in self.drivers.values() if vnic_type in driver.vnic_types]
         else:
-            candidates = [each for each in self.drivers.values() if vif_type in each.vif_types]
+            candidates = [driver for driver in self.drivers.values() if vif_type in driver.vif_types]
         for rule in rules:
             if not any(_enforces(support, rule) for support in candidates):
                 raise QosRuleNotSupported(rule_type=rule["type"], port_id=port_id)

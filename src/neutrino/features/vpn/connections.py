@@ -42,13 +42,20 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.host_limits import check_most
 from neutrino.server.quota.quotas import Quotas
 
-_v, _c = vpnservices.c, ipsec_site_connections.c
-_es, _g = vpn_endpoint_subnets.c, vpn_endpoint_groups.c
-_LOCAL_SUBNETS = sa.select(sa.func.count()).where(_es.endpoint_group_id == _c.local_ep_group_id).scalar_subquery()
+_LOCAL_SUBNETS = (
+    sa.select(sa.func.count())
+    .where(vpn_endpoint_subnets.c.endpoint_group_id == ipsec_site_connections.c.local_ep_group_id)
+    .scalar_subquery()
+)
 _ENDS = (
-    sa.select(_v.subnet_id, _LOCAL_SUBNETS.label("subnets"), _c.peer_cidrs, _g.endpoints)
-    .join(ipsec_site_connections, _c.vpnservice_id == _v.id)
-    .outerjoin(vpn_endpoint_groups, _g.id == _c.peer_ep_group_id)
+    sa.select(
+        vpnservices.c.subnet_id,
+        _LOCAL_SUBNETS.label("subnets"),
+        ipsec_site_connections.c.peer_cidrs,
+        vpn_endpoint_groups.c.endpoints,
+    )
+    .join(ipsec_site_connections, ipsec_site_connections.c.vpnservice_id == vpnservices.c.id)
+    .outerjoin(vpn_endpoint_groups, vpn_endpoint_groups.c.id == ipsec_site_connections.c.peer_ep_group_id)
 )
 ENDS = ("peer_cidrs", "local_ep_group_id", "peer_ep_group_id")
 # What hosts apply of a connection: a change of another attribute does not make it PENDING.
@@ -96,7 +103,7 @@ class IpsecSiteConnections(Collection):
 
     def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
         service_id = (after or before or {})["vpnservice_id"]
-        router = tx.execute(sa.select(_v.router_id).where(_v.id == service_id)).scalar()
+        router = tx.execute(sa.select(vpnservices.c.router_id).where(vpnservices.c.id == service_id)).scalar()
         if router is None:  # the service has been deleted: the transaction fails
             return
         group = None if before is None else before["local_ep_group_id"]
@@ -133,7 +140,7 @@ def _check_limits(tx: Transaction, router_id: str) -> None:
 
     Called after the router was changed: creates of one router exclude each other.
     """
-    rows = tx.execute(_ENDS.where(_v.router_id == router_id)).all()
+    rows = tx.execute(_ENDS.where(vpnservices.c.router_id == router_id)).all()
     check_most("Router", router_id, len(rows), "IPsec site connections", checks.MAX_PER_ROUTER)
     local = (1 if row.subnet_id is not None else row.subnets for row in rows)
     peers = (len(msgspec.json.decode(row.endpoints or row.peer_cidrs)) for row in rows)

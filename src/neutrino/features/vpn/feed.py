@@ -30,7 +30,6 @@ from neutrino.server.feed.records import RouterRecord
 from neutrino.server.feed.reports.rules import UP_OR_DOWN, ReportedStatus
 
 _v, _c, _ike, _ipsec = vpnservices.c, ipsec_site_connections.c, ikepolicies.c, ipsecpolicies.c
-_g, _es, _s = vpn_endpoint_groups.c, vpn_endpoint_subnets.c, t.subnets.c
 
 
 def _labelled(table: sa.Table, prefix: str) -> Iterable[Any]:
@@ -38,19 +37,23 @@ def _labelled(table: sa.Table, prefix: str) -> Iterable[Any]:
 
 
 _SERVICES = (
-    sa.select(_v.id, _v.router_id, _v.admin_state_up, _s.cidr)
-    .outerjoin(t.subnets, _s.id == _v.subnet_id)
+    sa.select(_v.id, _v.router_id, _v.admin_state_up, t.subnets.c.cidr)
+    .outerjoin(t.subnets, t.subnets.c.id == _v.subnet_id)
     .order_by(_v.id)
 )
 _CONNECTIONS = (
-    sa.select(ipsec_site_connections, _g.endpoints.label("peer_endpoints"))
+    sa.select(ipsec_site_connections, vpn_endpoint_groups.c.endpoints.label("peer_endpoints"))
     .add_columns(*_labelled(ikepolicies, "ike"), *_labelled(ipsecpolicies, "ipsec"))
     .join(ikepolicies, _ike.id == _c.ikepolicy_id)
     .join(ipsecpolicies, _ipsec.id == _c.ipsecpolicy_id)
-    .outerjoin(vpn_endpoint_groups, _g.id == _c.peer_ep_group_id)
+    .outerjoin(vpn_endpoint_groups, vpn_endpoint_groups.c.id == _c.peer_ep_group_id)
     .order_by(_c.id)
 )
-_LOCAL_CIDRS = sa.select(_es.endpoint_group_id, _s.cidr).join(t.subnets, _s.id == _es.subnet_id).order_by(_s.cidr)
+_LOCAL_CIDRS = (
+    sa.select(vpn_endpoint_subnets.c.endpoint_group_id, t.subnets.c.cidr)
+    .join(t.subnets, t.subnets.c.id == vpn_endpoint_subnets.c.subnet_id)
+    .order_by(t.subnets.c.cidr)
+)
 _dictionary = msgspec.json.Decoder(Object)
 
 
@@ -62,7 +65,7 @@ def read_vpn(connection: Connection, routers: Ids) -> Mapping[str, tuple[VpnServ
         return found
     rows = grouped(connection, _CONNECTIONS, _c.vpnservice_id, [row.id for row in services], lambda row: row)
     groups = sorted({row.local_ep_group_id for each in rows.values() for row in each} - {None})
-    local = grouped(connection, _LOCAL_CIDRS, _es.endpoint_group_id, groups, lambda row: row.cidr)
+    local = grouped(connection, _LOCAL_CIDRS, vpn_endpoint_subnets.c.endpoint_group_id, groups, lambda row: row.cidr)
     for service in services:
         # Without rows of before this check: an invalid connection would be a fault of the whole router.
         valid = [row for row in rows[service.id] if is_peer(row.peer_address)]

@@ -21,8 +21,6 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.host_limits import check_most
 
 PENDING_CREATE, PENDING_UPDATE = "PENDING_CREATE", "PENDING_UPDATE"  # other statuses are reported by hosts
-_v, _rp = vpnservices.c, t.router_ports.c
-_al, _s, _r = t.ip_allocations.c, t.subnets.c, t.routers.c
 
 
 class VpnServices(Collection):
@@ -51,7 +49,7 @@ class VpnServices(Collection):
         router_id = (after or before or {})["router_id"]
         change_router(tx, router_id, is_needed=before is None)
         if before is None:  # counted after the router was changed: creates of one router exclude each other
-            number = tx.execute(sa.select(sa.func.count()).where(_v.router_id == router_id)).scalar_one()
+            number = tx.execute(sa.select(sa.func.count()).where(vpnservices.c.router_id == router_id)).scalar_one()
             check_most("Router", router_id, number, "VPN services", checks.MAX_PER_ROUTER)
 
 
@@ -63,17 +61,26 @@ def change_router(tx: Transaction, router_id: str, *, is_needed: bool) -> None:
     """
     tx.record("router", router_id)
     if is_needed:
-        next_one = {"revision_number": _r.revision_number + 1}
-        tx.change(sa.update(t.routers).where(_r.id == router_id, _r.gw_network_id.is_not(None)).values(next_one))
+        next_one = {"revision_number": t.routers.c.revision_number + 1}
+        tx.change(
+            sa.update(t.routers)
+            .where(t.routers.c.id == router_id, t.routers.c.gw_network_id.is_not(None))
+            .values(next_one)
+        )
 
 
 def is_connected(connection: Connection, router_id: str, subnet_id: str) -> bool:
     """Whether the router has an interface on the subnet."""
-    interface = _rp.router_id == router_id, _rp.port_type.in_(INTERFACES)
-    return exists(connection, *interface, _al.port_id == _rp.port_id, _al.subnet_id == subnet_id)
+    interface = t.router_ports.c.router_id == router_id, t.router_ports.c.port_type.in_(INTERFACES)
+    return exists(
+        connection,
+        *interface,
+        t.ip_allocations.c.port_id == t.router_ports.c.port_id,
+        t.ip_allocations.c.subnet_id == subnet_id,
+    )
 
 
 def ip_versions(connection: Connection, subnets: Sequence[str]) -> dict[str, int]:
     """The IP versions of subnets by their ids."""
-    rows = connection.execute(sa.select(_s.id, _s.ip_version).where(_s.id.in_(subnets)))
+    rows = connection.execute(sa.select(t.subnets.c.id, t.subnets.c.ip_version).where(t.subnets.c.id.in_(subnets)))
     return {row.id: row.ip_version for row in rows}

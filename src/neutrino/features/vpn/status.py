@@ -13,20 +13,19 @@ from neutrino.server.db.tables import router_l3_agents
 from neutrino.server.feed.reports.rules import one_line
 
 LOG = logging.getLogger(__name__)
-_v, _c, _ra, _a = vpnservices.c, ipsec_site_connections.c, router_l3_agents.c, t.agents.c
 _KEY, _HOST = sa.bindparam("key", type_=sa.String), sa.bindparam("on_host", type_=sa.String)
 _SERVED = (
     sa.exists()
-    .select_from(router_l3_agents.join(t.agents, _a.id == _ra.agent_id))
-    .where(_ra.router_id == _v.router_id, _a.host == _HOST)
+    .select_from(router_l3_agents.join(t.agents, t.agents.c.id == router_l3_agents.c.agent_id))
+    .where(router_l3_agents.c.router_id == vpnservices.c.router_id, t.agents.c.host == _HOST)
     .correlate(vpnservices)
 )
 _TABLES = {"vpnservice": vpnservices, "ipsec_site_connection": ipsec_site_connections}
 _CURRENT = {
-    "vpnservice": sa.select(_v.status).where(_v.id == _KEY, _SERVED),
-    "ipsec_site_connection": sa.select(_c.status)
-    .join(vpnservices, _v.id == _c.vpnservice_id)
-    .where(_c.id == _KEY, _SERVED),
+    "vpnservice": sa.select(vpnservices.c.status).where(vpnservices.c.id == _KEY, _SERVED),
+    "ipsec_site_connection": sa.select(ipsec_site_connections.c.status)
+    .join(vpnservices, vpnservices.c.id == ipsec_site_connections.c.vpnservice_id)
+    .where(ipsec_site_connections.c.id == _KEY, _SERVED),
 }
 
 

@@ -13,11 +13,11 @@ def find_connection(walk: Walk, part: Part) -> VpnConnection | None:
     """The connection whose subnets the packet is between; an enabled one, if there are several."""
     packet, services = walk.packet, part.router.router.vpn_services
     found = [
-        each
+        connection
         for service in services
-        for each in service.connections
-        if any(contains(cidr, packet.source) for cidr in each.local_cidrs)
-        and any(contains(cidr, packet.destination) for cidr in each.peer_cidrs)
+        for connection in service.connections
+        if any(contains(cidr, packet.source) for cidr in connection.local_cidrs)
+        and any(contains(cidr, packet.destination) for cidr in connection.peer_cidrs)
     ]
     return min(found, key=lambda each: not each.admin_state_up, default=None)
 

@@ -23,17 +23,18 @@ from neutrino.server.db.tables import routers
 from neutrino.server.db.view import View
 
 _HIDDEN = ("revision_number",)
-_v, _r, _al, _s = vpnservices.c, routers.c, t.ip_allocations.c, t.subnets.c
 
 
 def gateway_address(ip_version: int) -> sa.ScalarSelect[Any]:
     """The address of the gateway of a VPN service's router. Not stored: the gateway may get other addresses."""
     return (
-        sa.select(sa.func.min(_al.ip_address))
+        sa.select(sa.func.min(t.ip_allocations.c.ip_address))
         .select_from(
-            routers.join(t.ip_allocations, _al.port_id == _r.gw_port_id).join(t.subnets, _s.id == _al.subnet_id)
+            routers.join(t.ip_allocations, t.ip_allocations.c.port_id == routers.c.gw_port_id).join(
+                t.subnets, t.subnets.c.id == t.ip_allocations.c.subnet_id
+            )
         )
-        .where(_r.id == _v.router_id, _s.ip_version == ip_version)
+        .where(routers.c.id == vpnservices.c.router_id, t.subnets.c.ip_version == ip_version)
         .correlate(vpnservices)
         .scalar_subquery()
     )

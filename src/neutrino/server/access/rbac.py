@@ -28,23 +28,21 @@ from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.db.view import View
 from neutrino.server.quota.quotas import Quotas
 
-_c, _n, _p = t.rbac_policies.c, t.networks.c, t.ports.c
 VIEW = View(t.rbac_policies, renamed={"target_tenant": "target_project"}, not_found=errors.RbacPolicyNotFound)
 GATEWAYS = (GATEWAY, FLOATING)
-_m = t.port_security_groups.c
 
 
 def _users_of_networks() -> Mapping[str, Users]:
     return {
-        SHARED: [(_p.project_id, _p.network_id)],
+        SHARED: [(t.ports.c.project_id, t.ports.c.network_id)],
         EXTERNAL: [
-            (_p.project_id, _p.network_id, _p.device_owner.in_(GATEWAYS)),
+            (t.ports.c.project_id, t.ports.c.network_id, t.ports.c.device_owner.in_(GATEWAYS)),
             # Gateway and floating IP ports belong to no project; the router or floating IP names the one that uses them.
             (
                 t.routers.c.project_id,
-                _p.network_id,
+                t.ports.c.network_id,
                 t.router_ports.c.router_id == t.routers.c.id,
-                t.router_ports.c.port_id == _p.id,
+                t.router_ports.c.port_id == t.ports.c.id,
                 t.router_ports.c.port_type == GATEWAY,
             ),
             (t.floatingips.c.project_id, t.floatingips.c.floating_network_id),
@@ -58,7 +56,13 @@ def _shared(kind: str, table: sa.Table, *user: Any) -> Shareable:
 
 CORE = (
     Shareable(kind="network", table=t.networks, users=_users_of_networks),
-    _shared("security_group", t.security_groups, _p.project_id, _m.security_group_id, _m.port_id == _p.id),
+    _shared(
+        "security_group",
+        t.security_groups,
+        t.ports.c.project_id,
+        t.port_security_groups.c.security_group_id,
+        t.port_security_groups.c.port_id == t.ports.c.id,
+    ),
     _shared("address_scope", t.address_scopes, t.subnetpools.c.project_id, t.subnetpools.c.address_scope_id),
     _shared("subnetpool", t.subnetpools, t.subnets.c.project_id, t.subnets.c.subnetpool_id),
 )
@@ -124,7 +128,7 @@ class RbacPolicies(Collection):
 
 
 def _as_read(policy: Object) -> sa.ColumnElement[bool]:
-    return sa.and_(_c.id == policy["id"], _c.target_project == policy["target_tenant"])
+    return sa.and_(t.rbac_policies.c.id == policy["id"], t.rbac_policies.c.target_project == policy["target_tenant"])
 
 
 # --- policies in use --------------------------------------------------------------------------------------------------
@@ -135,12 +139,12 @@ def _check_unused(connection: Connection, shared: Shareable, policy: Object, *ne
 
     Gives the targets of the other policies.
     """
-    others = connection.execute(sa.select(_c.target_project).where(*_same_access(policy))).scalars()
+    others = connection.execute(sa.select(t.rbac_policies.c.target_project).where(*_same_access(policy))).scalars()
     action, object_id, strict = policy["action"], policy["object_id"], shared.is_strict
-    targets = {*others, *(each for each in new_targets if each == EVERYONE or not strict)}
+    targets = {*others, *(target for target in new_targets if target == EVERYONE or not strict)}
     if EVERYONE in targets:
         return targets
-    is_default = _n.id == object_id, _n.is_default
+    is_default = t.networks.c.id == object_id, t.networks.c.is_default
     if action == EXTERNAL and policy["target_tenant"] == EVERYONE and exists(connection, *is_default):
         raise errors.RbacPolicyInUse(object_id=object_id, details="The default external network is shared with all.")
     left_out = _users_of(connection, shared.users()[action], object_id) - targets
@@ -153,7 +157,7 @@ def _check_unused(connection: Connection, shared: Shareable, policy: Object, *ne
         raise errors.RbacPolicyInUse(
             object_id=object_id, details=f"These projects use it: {', '.join(sorted(left_out)[:10])}."
         )
-    gateways = _p.network_id == object_id, _p.device_owner.in_(GATEWAYS)
+    gateways = t.ports.c.network_id == object_id, t.ports.c.device_owner.in_(GATEWAYS)
     if action == EXTERNAL and not targets and exists(connection, *gateways):
         raise errors.RbacPolicyInUse(object_id=object_id, details="Routers have gateways on this network.")
     return targets
@@ -162,10 +166,10 @@ def _check_unused(connection: Connection, shared: Shareable, policy: Object, *ne
 def check_unshared(connection: Connection, shared: Shareable, object_id: str) -> None:
     """Refuse to share an object not with all any more while a project uses it that has no other policy for it."""
     for_all = (
-        _c.object_type == shared.kind,
-        _c.object_id == object_id,
-        _c.action == SHARED,
-        _c.target_project == EVERYONE,
+        t.rbac_policies.c.object_type == shared.kind,
+        t.rbac_policies.c.object_id == object_id,
+        t.rbac_policies.c.action == SHARED,
+        t.rbac_policies.c.target_project == EVERYONE,
     )
     for policy in VIEW.load_where(connection, *for_all):
         _check_unused(connection, shared, policy)
@@ -208,7 +212,7 @@ def _check_scope_of_pool(connection: Connection, policy: Object) -> None:
     if scope is None:
         return
     target = policy["target_tenant"]
-    shared = sa.select(_c.object_id).where(_c.target_project.in_({EVERYONE, target}))
+    shared = sa.select(t.rbac_policies.c.object_id).where(t.rbac_policies.c.target_project.in_({EVERYONE, target}))
     own = t.address_scopes.c
     if not exists(connection, own.id == scope, sa.or_(own.project_id == target, own.id.in_(shared))):
         raise errors.InvalidInput(error_message=f"the pool's address scope {scope} is not shared with {target}")
@@ -217,13 +221,16 @@ def _check_scope_of_pool(connection: Connection, policy: Object) -> None:
 def _check_twice(connection: Connection, policy: Object, made: Sequence[Object] = ()) -> None:
     same = ("object_type", "object_id", "action", "target_tenant")
     twice = any(all(other[name] == policy[name] for name in same) for other in made)
-    if twice or exists(connection, *_same_access(policy), _c.target_project == policy["target_tenant"]):
+    if twice or exists(connection, *_same_access(policy), t.rbac_policies.c.target_project == policy["target_tenant"]):
         raise errors.DuplicateRbacPolicy()
 
 
 def _same_access(policy: Object) -> list[sa.ColumnElement[bool]]:
     """Conditions of other policies for the same action on the same object."""
-    return [*(_c[name] == policy[name] for name in ("object_type", "object_id", "action")), _c.id != policy["id"]]
+    return [
+        *(t.rbac_policies.c[name] == policy[name] for name in ("object_type", "object_id", "action")),
+        t.rbac_policies.c.id != policy["id"],
+    ]
 
 
 def _touch(
@@ -232,10 +239,10 @@ def _touch(
     """Raise the revision of a network whose sharing changed, because the network shows it; other objects do not."""
     kind, key = policy["object_type"], policy["object_id"]
     if kind == "network":
-        change: Object = {"revision_number": _n.revision_number + 1, "updated_at": now()}
+        change: Object = {"revision_number": t.networks.c.revision_number + 1, "updated_at": now()}
         if external is not None:
             change["external"] = external
-        found = bool(tx.execute(sa.update(t.networks).where(_n.id == key).values(change)).rowcount)
+        found = bool(tx.execute(sa.update(t.networks).where(t.networks.c.id == key).values(change)).rowcount)
         if found:
             tx.record(kind, key)
     else:

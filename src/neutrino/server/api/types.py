@@ -297,7 +297,7 @@ class Name(Text):
     def parse(self, value: Any) -> str:
         name = Text.parse(self, value)
         categories = [unicodedata.category(char) for char in name]
-        if any(each[0] == "C" or each in ("Zl", "Zp") for each in categories) or "Zs" in (
+        if any(category[0] == "C" or category in ("Zl", "Zp") for category in categories) or "Zs" in (
             categories[:1] + categories[-1:]
         ):
             raise Invalid(f"'{name}' is not a valid string: a name has printable characters, and no space at its ends")

@@ -172,7 +172,7 @@ class ChangeLog:
             last, is_end = _last_old(rows, cutoff, present)
             if last:
                 # In batches: before the first old row there may be any number of rows stamped in the future.
-                removed += sum(self._remove(each) for each in (*ends, last))
+                removed += sum(self._remove(end) for end in (*ends, last))
                 ends.clear()
             if is_end or len(rows) < BATCH:
                 return removed

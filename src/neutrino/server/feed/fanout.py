@@ -181,7 +181,7 @@ class Fanout:
 
 def _without_large(messages: Sequence[bytes], host: str, kind: str, key: str) -> list[bytes]:
     """Messages without those that no frame can have: the host would close its connection, and every next one."""
-    sent = [each for each in messages if len(each) <= MAX_MESSAGE]
+    sent = [message for message in messages if len(message) <= MAX_MESSAGE]
     if len(sent) < len(messages):
         LOG.error("%s %s is too large to be sent: host %s keeps what it has of it", kind, key, host)
     return sent

@@ -18,7 +18,7 @@ from neutrino.server.feed.stores import ServedKind
 
 
 def _if_tunnelled(network: Network) -> Iterable[str]:
-    return (network.id,) if any(each.network_type in TUNNEL_TYPES for each in network.segments) else ()
+    return (network.id,) if any(segment.network_type in TUNNEL_TYPES for segment in network.segments) else ()
 
 
 def _security_groups(port: Port) -> Iterable[str]:

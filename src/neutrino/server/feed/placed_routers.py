@@ -57,12 +57,12 @@ class PlacedRouters:
     def own(self, host: str, message: Traffic) -> Traffic:
         """A report with the counters of the host's own routers, which are of these routers' projects."""
         kept: Sequence[MeteredTraffic] = [
-            msgspec.structs.replace(each, project_id=project_id)
-            for each in message.counters
-            if (project_id := self.project_of(host, each.router_id)) is not None
+            msgspec.structs.replace(counter, project_id=project_id)
+            for counter in message.counters
+            if (project_id := self.project_of(host, counter.router_id)) is not None
         ]
         if len(kept) < len(message.counters):
-            refused = sorted({each.router_id for each in message.counters} - {each.router_id for each in kept})
+            refused = sorted({counter.router_id for counter in message.counters} - {each.router_id for each in kept})
             LOG.warning(
                 "host %s reports traffic of %d routers that it does not have, such as %s: it is not counted",
                 *(host, len(refused), refused[0]),

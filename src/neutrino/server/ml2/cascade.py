@@ -30,7 +30,6 @@ from neutrino.server.ml2.ports.collection import Ports
 from neutrino.server.ml2.ports.uses import DeleteCheck, PortUse, users_of
 from neutrino.server.ml2.views import subnets_of
 
-_p = t.ports.c
 Users = Sequence[tuple[PortUse, Set[str]]]  # the ports of a network that each service has rows of
 
 
@@ -82,7 +81,7 @@ class NetworkCascade:
             ]
             for one in own:
                 permit(one)
-            on_network = sa.select(_p.id).where(_p.network_id == key)
+            on_network = sa.select(t.ports.c.id).where(t.ports.c.network_id == key)
             users = list(zip(self.ports.uses, users_of(connection, self.ports.uses, on_network), strict=True))
             self._check(connection, network, ports, users)
             concerned = self._concerned(connection, context, ports, users)
@@ -111,7 +110,7 @@ class NetworkCascade:
         """The ports to delete here, without those that are deleted with every network."""
         unused = {port.id for one in self.networks.unused_ports(connection, network) for port in one.ports}
         there = self.ports.view.load_where(
-            connection, _p.network_id == network["id"], _p.device_owner.not_in(AUTO_DELETED)
+            connection, t.ports.c.network_id == network["id"], t.ports.c.device_owner.not_in(AUTO_DELETED)
         )
         return sorted((p for p in there if p["id"] not in unused and p["id"] not in gone), key=lambda p: str(p["id"]))
 

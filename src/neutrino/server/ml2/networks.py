@@ -45,7 +45,6 @@ from neutrino.server.uses import NetworkUse, UnusedPorts
 AUTO_DELETED = ("network:dhcp", "network:distributed")  # owners of ports that are deleted with their network or subnet
 MIN_MTU = {4: 68, 6: 1280}  # by IP version
 _SHARING = {"shared": sharing.SHARED, "router:external": sharing.EXTERNAL}
-_n, _p, _s = t.networks.c, t.ports.c, t.subnets.c
 
 
 @dataclass(frozen=True)
@@ -234,7 +233,7 @@ class Networks(Listing):
             decided["extra_dhcp_opts"] = decided["extra_dhcp_opts"] or []
         if "mtu" in decided:
             decided["mtu"] = self._mtu(decided["mtu"], segments)
-            versions = sa.select(_s.ip_version).where(_s.network_id == before["id"]).distinct()
+            versions = sa.select(t.subnets.c.ip_version).where(t.subnets.c.network_id == before["id"]).distinct()
             check_mtu(before["id"], decided["mtu"], list(connection.execute(versions).scalars()))
         if before["shared"] and values.get("shared") is False and _used_by_others(connection, before):
             raise errors.InvalidSharedSetting(network=before["name"] or before["id"])
@@ -250,8 +249,8 @@ class Networks(Listing):
             return []
         unused = self.unused_ports(connection, before)
         ignored = [port.id for one in unused for port in one.ports]
-        is_gateway = _p.device_owner.in_([GATEWAY, FLOATING])
-        if exists(connection, _p.network_id == before["id"], is_gateway, _p.id.not_in(ignored)):
+        is_gateway = t.ports.c.device_owner.in_([GATEWAY, FLOATING])
+        if exists(connection, t.ports.c.network_id == before["id"], is_gateway, t.ports.c.id.not_in(ignored)):
             raise errors.ExternalNetworkInUse(id=before["id"])
         return unused
 
@@ -294,10 +293,12 @@ class Networks(Listing):
         """
         key = before["id"]
         segments = read_segments(connection, [key])[key]
-        columns = (_p.id, _p.device_owner, _p.project_id, _p.revision_number)
-        found = connection.execute(sa.select(*columns).where(_p.network_id == key)).all()
+        columns = (t.ports.c.id, t.ports.c.device_owner, t.ports.c.project_id, t.ports.c.revision_number)
+        found = connection.execute(sa.select(*columns).where(t.ports.c.network_id == key)).all()
         ports = [port for port in found if port.id not in deleted]
-        of_subnets = sa.select(_s.id, _s.project_id, _s.revision_number).where(_s.network_id == key)
+        of_subnets = sa.select(t.subnets.c.id, t.subnets.c.project_id, t.subnets.c.revision_number).where(
+            t.subnets.c.network_id == key
+        )
         subnets = connection.execute(of_subnets).all()
         for subnet in subnets:
             self.check_subnet_unused(connection, subnet.id)
@@ -362,19 +363,23 @@ def _used_by_others(connection: Connection, network: Object) -> bool:
     r = t.rbac_policies.c
     own_policy = sa.exists(
         sa.select(r.id).where(
-            r.object_id == network["id"], r.action == sharing.SHARED, r.target_project == _p.project_id
+            r.object_id == network["id"], r.action == sharing.SHARED, r.target_project == t.ports.c.project_id
         )
     )
     return exists(
         connection,
-        _p.network_id == network["id"],
-        _p.project_id.not_in([network["project_id"], ""]),  # empty: the server's own ports
-        _p.device_owner.not_like("network:%"),
+        t.ports.c.network_id == network["id"],
+        t.ports.c.project_id.not_in([network["project_id"], ""]),  # empty: the server's own ports
+        t.ports.c.device_owner.not_like("network:%"),
         sa.not_(own_policy),
     )
 
 
 def _check_only_default(connection: Connection, key: str) -> None:
-    other = connection.execute(sa.select(_n.id).where(_n.is_default, _n.external, _n.id != key).limit(1)).scalar()
+    other = connection.execute(
+        sa.select(t.networks.c.id)
+        .where(t.networks.c.is_default, t.networks.c.external, t.networks.c.id != key)
+        .limit(1)
+    ).scalar()
     if other is not None:
         raise errors.DefaultExternalNetworkExists(net_id=other)

@@ -34,7 +34,6 @@ PORT_RENAMED = {
     "binding:vnic_type": "vnic_type",
     "binding:profile": "profile",
 }
-_n, _s, _p = t.networks.c, t.subnets.c, t.ports.c
 _OPENED = shared_ids(sharing.SHARED, sharing.EXTERNAL)
 
 
@@ -48,15 +47,17 @@ def _if(condition: Condition) -> FilterRule:
 
 def _by_segment(name: str) -> FilterRule:
     s = t.network_segments.c
-    return lambda values: sa.exists(sa.select(s.id).where(s.network_id == _n.id, one_of(s[name], values)))
+    return lambda values: sa.exists(sa.select(s.id).where(s.network_id == t.networks.c.id, one_of(s[name], values)))
 
 
-_SHARED = shared_with_viewer(_n.id)
+_SHARED = shared_with_viewer(t.networks.c.id)
 # Aliases, so that SQLAlchemy does not correlate them with the outer statement.
 _other_subnet = t.subnets.alias().c
 # A network whose subnets belong to segments is routed: its ports do not all reach each other on layer 2.
 _IS_ROUTED = sa.exists(
-    sa.select(_other_subnet.id).where(_other_subnet.network_id == _n.id, _other_subnet.segment_id.is_not(None))
+    sa.select(_other_subnet.id).where(
+        _other_subnet.network_id == t.networks.c.id, _other_subnet.segment_id.is_not(None)
+    )
 )
 NETWORKS = View(
     t.networks,
@@ -64,7 +65,7 @@ NETWORKS = View(
     computed={"shared": _SHARED, "l2_adjacency": sa.not_(_IS_ROUTED)},
     # Provider attributes are filtered on the segments: a network with several has none of them in its row.
     filters={"shared": _if(_SHARED)} | {name: _by_segment(NETWORK_RENAMED[name]) for name in NAMES},
-    scope=sa.or_(_n.project_id == PROJECT, _SHARED, shared_with_viewer(_n.id, sharing.EXTERNAL)),
+    scope=sa.or_(t.networks.c.project_id == PROJECT, _SHARED, shared_with_viewer(t.networks.c.id, sharing.EXTERNAL)),
     listed=among(t.networks, own_ids(t.networks), _OPENED),
     hidden=VLAN_TAGS,  # shown if the operator enables them
     not_found=errors.NetworkNotFound,
@@ -97,36 +98,36 @@ def _on_networks(network_ids: Selection) -> Selection:
 
 
 def _of_network(column: sa.Column[Any], network_id: sa.Column[str]) -> Expression:
-    return sa.select(column).where(_n.id == network_id).scalar_subquery()
+    return sa.select(column).where(t.networks.c.id == network_id).scalar_subquery()
 
 
 def _of_pools(values: tuple[Any, ...]) -> Condition:
     """The filter `subnetpool_id`, on the columns instead of the computed value, so that the index is used."""
     pools = tuple(value for value in values if value != POOL)
-    wanted = [sa.and_(one_of(_s.subnetpool_id, pools), sa.not_(_s.prefix_delegated))] if pools else []
-    return sa.or_(*wanted, *([_s.prefix_delegated] if POOL in values else []))
+    wanted = [sa.and_(one_of(t.subnets.c.subnetpool_id, pools), sa.not_(t.subnets.c.prefix_delegated))] if pools else []
+    return sa.or_(*wanted, *([t.subnets.c.prefix_delegated] if POOL in values else []))
 
 
-_NETWORK_SHARED = shared_with_viewer(_s.network_id)
+_NETWORK_SHARED = shared_with_viewer(t.subnets.c.network_id)
 # Prefix delegation is a column of its own, because no subnet pool has a row for it.
-_POOL = sa.case((_s.prefix_delegated, sa.literal(POOL, sa.String)), else_=_s.subnetpool_id)
+_POOL = sa.case((t.subnets.c.prefix_delegated, sa.literal(POOL, sa.String)), else_=t.subnets.c.subnetpool_id)
 # Without the attributes of their network, which those who read its subnets have.
 _SUBNETS_OF_NETWORK = View(t.subnets, computed={"subnetpool_id": _POOL}, hidden=("prefix_delegated",))
 SUBNETS = View(
     t.subnets,
     computed={
         "subnetpool_id": _POOL,
-        "router:external": _of_network(_n.external, _s.network_id),
+        "router:external": _of_network(t.networks.c.external, t.subnets.c.network_id),
         "shared": _NETWORK_SHARED,
-        "network:project_id": _of_network(_n.project_id, _s.network_id),
+        "network:project_id": _of_network(t.networks.c.project_id, t.subnets.c.network_id),
         "network:shared": _NETWORK_SHARED,
     },
     filters={"shared": _if(_NETWORK_SHARED), "subnetpool_id": _of_pools},
     scope=sa.or_(
-        _s.project_id == PROJECT,
+        t.subnets.c.project_id == PROJECT,
         _NETWORK_SHARED,
-        shared_with_viewer(_s.network_id, sharing.EXTERNAL),
-        _s.network_id.in_(sa.select(_n.id).where(_n.project_id == PROJECT)),
+        shared_with_viewer(t.subnets.c.network_id, sharing.EXTERNAL),
+        t.subnets.c.network_id.in_(sa.select(t.networks.c.id).where(t.networks.c.project_id == PROJECT)),
     ),
     listed=among(t.subnets, own_ids(t.subnets), _on_networks(own_ids(t.networks)), _on_networks(_OPENED)),
     hidden=("network:project_id", "network:shared", "shared", "prefix_delegated"),
@@ -190,7 +191,7 @@ def _by_fixed_ip(values: tuple[Any, ...]) -> Condition:
     where: list[Condition] = [a[kind].in_(wanted) for kind, wanted in kinds.items() if wanted]
     if parts:
         where.append(sa.or_(*(a.ip_address.contains(part, autoescape=True) for part in parts)))
-    return _p.id.in_(sa.select(a.port_id).where(*where)) if where else sa.true()
+    return t.ports.c.id.in_(sa.select(a.port_id).where(*where)) if where else sa.true()
 
 
 _other = t.ports.alias().c
@@ -200,23 +201,26 @@ def _by_host(values: tuple[Any, ...]) -> Condition:
     """Match ports by the host of any binding: Nova looks for the ports of a migration's other host."""
     b, hosts = t.port_bindings.c, list(values)
     bound = sa.select(b.port_id).where(b.host.in_(hosts))
-    return _p.id.in_(sa.select(_other.id).where(_other.host.in_(hosts)).union(bound))
+    return t.ports.c.id.in_(sa.select(_other.id).where(_other.host.in_(hosts)).union(bound))
 
 
 def _by_group(ids: tuple[Any, ...]) -> Condition:
     g = t.port_security_groups.c
-    return _p.id.in_(sa.select(g.port_id).where(g.security_group_id.in_(list(ids))))
+    return t.ports.c.id.in_(sa.select(g.port_id).where(g.security_group_id.in_(list(ids))))
 
 
 PORTS = View(
     t.ports,
     renamed=PORT_RENAMED,
     computed={
-        "network:project_id": _of_network(_n.project_id, _p.network_id),
-        "network:shared": shared_with_viewer(_p.network_id),
+        "network:project_id": _of_network(t.networks.c.project_id, t.ports.c.network_id),
+        "network:shared": shared_with_viewer(t.ports.c.network_id),
     },
     filters={"binding:host_id": _by_host, "fixed_ips": _by_fixed_ip, "security_groups": _by_group},
-    scope=sa.or_(_p.project_id == PROJECT, _p.network_id.in_(sa.select(_n.id).where(_n.project_id == PROJECT))),
+    scope=sa.or_(
+        t.ports.c.project_id == PROJECT,
+        t.ports.c.network_id.in_(sa.select(t.networks.c.id).where(t.networks.c.project_id == PROJECT)),
+    ),
     listed=among(t.ports, own_ids(t.ports), sa.select(_other.id).where(_other.network_id.in_(own_ids(t.networks)))),
     hidden=("network:project_id", "network:shared"),
     not_found=errors.PortNotFound,

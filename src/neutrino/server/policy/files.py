@@ -65,7 +65,7 @@ def find(conf: cfg.ConfigOpts) -> Files:
     """The files of the configuration: policy_file, then those in policy_dirs by name, without hidden ones."""
     file = conf.find_file(conf.oslo_policy.policy_file)
     directories = [found for name in conf.oslo_policy.policy_dirs if (found := conf.find_file(name))]
-    inside = [str(path) for each in directories for path in _files_in(Path(each))]
+    inside = [str(path) for directory in directories for path in _files_in(Path(directory))]
     files = [file] if file else []
     return Files((*files, *directories), (*files, *inside))
 
@@ -97,10 +97,10 @@ def parse(value: Any) -> Any:
         raise ValueError(f"the check cannot be parsed: {error}") from None
     leaves = list(leaves_of(check))
     # oslo.policy replaces what it does not understand by a check that is never true, which `not` makes always true.
-    if sum(isinstance(each, checks.FalseCheck) for each in leaves) > _words(value).count("!"):
+    if sum(isinstance(leave, checks.FalseCheck) for leave in leaves) > _words(value).count("!"):
         raise ValueError(f"{value!r} is not a valid check")
-    for each in leaves:
-        _try_format(each)
+    for leave in leaves:
+        _try_format(leave)
     return check
 
 
@@ -109,8 +109,8 @@ def leaves_of(check: Any) -> Iterator[Any]:
     if isinstance(check, policy.NotCheck):
         yield from leaves_of(check.rule)
     elif isinstance(check, policy.AndCheck | policy.OrCheck):
-        for each in check.rules:
-            yield from leaves_of(each)
+        for rule in check.rules:
+            yield from leaves_of(rule)
     else:
         yield check
 

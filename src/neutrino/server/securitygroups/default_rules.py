@@ -26,7 +26,6 @@ from neutrino.server.db.view import View
 from neutrino.server.securitygroups.checks import Rule, check_rule
 from neutrino.server.uses import RuleRemote
 
-_d, _g = t.default_security_group_rules.c, t.security_groups.c
 _MATCH = ("direction", "ethertype", "protocol", "port_range_min", "port_range_max", "remote_ip_prefix")
 _REMOTE = ("remote_group_id", "remote_address_group_id")
 # Templates belong to no project: everybody who may read them reads all.
@@ -41,13 +40,27 @@ VIEW = View(
 @cache
 def _templates(default: bool) -> Selection:
     # A template may outlive the group that it names: a rule for that group would be refused.
-    known = sa.or_(_d.remote_group_id.is_(None), _d.remote_group_id == PARENT_GROUP, _d.remote_group_id.in_(_GROUPS))
-    used = _d.used_in_default_sg if default else _d.used_in_non_default_sg
-    statement = sa.select(*(_d[name] for name in (*_MATCH, *_REMOTE))).where(used.is_(True), known)
-    return statement.order_by(_d.direction, _d.ethertype, _d.id)
+    known = sa.or_(
+        t.default_security_group_rules.c.remote_group_id.is_(None),
+        t.default_security_group_rules.c.remote_group_id == PARENT_GROUP,
+        t.default_security_group_rules.c.remote_group_id.in_(_GROUPS),
+    )
+    used = (
+        t.default_security_group_rules.c.used_in_default_sg
+        if default
+        else t.default_security_group_rules.c.used_in_non_default_sg
+    )
+    statement = sa.select(*(t.default_security_group_rules.c[name] for name in (*_MATCH, *_REMOTE))).where(
+        used.is_(True), known
+    )
+    return statement.order_by(
+        t.default_security_group_rules.c.direction,
+        t.default_security_group_rules.c.ethertype,
+        t.default_security_group_rules.c.id,
+    )
 
 
-_GROUPS = sa.select(_g.id)
+_GROUPS = sa.select(t.security_groups.c.id)
 
 
 def read_templates(connection: Connection, *, default: bool) -> Sequence[Object]:
@@ -98,7 +111,7 @@ class DefaultRules(Collection):
 
 def _check_remotes(connection: Connection, rule: Rule, remotes: Sequence[RuleRemote]) -> None:
     group = rule.remote_group_id
-    if group not in (None, PARENT_GROUP) and not exists(connection, _g.id == group):
+    if group not in (None, PARENT_GROUP) and not exists(connection, t.security_groups.c.id == group):
         raise errors.SecurityGroupNotFound(id=group)
     for remote in remotes:
         key = remote.of(rule)
@@ -108,8 +121,8 @@ def _check_remotes(connection: Connection, rule: Rule, remotes: Sequence[RuleRem
 
 def _refuse_existing(connection: Connection, template: Object) -> None:
     """Refuse a second template of a rule for the same groups."""
-    unique = [(_d[name], template[name]) for name in ("in_default", "in_others")]
+    unique = [(t.default_security_group_rules.c[name], template[name]) for name in ("in_default", "in_others")]
     same = sa.or_(*(column == identity for column, identity in unique if identity is not None), sa.false())
-    found = connection.execute(sa.select(_d.id).where(same)).scalar()
+    found = connection.execute(sa.select(t.default_security_group_rules.c.id).where(same)).scalar()
     if found is not None:
         raise errors.DefaultSecurityGroupRuleExists(rule_id=found)

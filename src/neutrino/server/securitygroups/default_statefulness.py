@@ -17,11 +17,10 @@ from neutrino.server.db.session import Database
 from neutrino.server.db.view import View
 
 CLOUD = "*"  # the scope of the setting without a project
-_c = t.security_groups_default_statefulness.c
 _SETTING = (
-    sa.select(_c.stateful)
-    .where(_c.scope.in_((CLOUD, sa.bindparam("project", type_=sa.String))))
-    .order_by(_c.project_id.is_(None))  # that of the project first
+    sa.select(t.security_groups_default_statefulness.c.stateful)
+    .where(t.security_groups_default_statefulness.c.scope.in_((CLOUD, sa.bindparam("project", type_=sa.String))))
+    .order_by(t.security_groups_default_statefulness.c.project_id.is_(None))  # that of the project first
     .limit(1)
 )
 VIEW = View(
@@ -60,6 +59,6 @@ class DefaultStatefulness(Collection):
     def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
         for i, setting in enumerate(objects):
             twice = any(other["scope"] == setting["scope"] for other in objects[:i])
-            if twice or exists(connection, _c.scope == setting["scope"]):
+            if twice or exists(connection, t.security_groups_default_statefulness.c.scope == setting["scope"]):
                 project = setting["project_id"] or "system-wide"
                 raise errors.SecurityGroupDefaultStatefulnessAlreadyExists(project_id=project)

@@ -27,11 +27,14 @@ Limits = Mapping[str, int]  # by project
 KIND = "security_group"
 DEFAULT = {"name": "default", "description": "Default security group"}
 
-_d = t.default_security_groups.c
-_t = t.default_security_group_rules.c
-_UNUSE = sa.delete(t.default_security_group_rules).where(_t.remote_group_id == sa.bindparam("key", type_=sa.String))
+_UNUSE = sa.delete(t.default_security_group_rules).where(
+    t.default_security_group_rules.c.remote_group_id == sa.bindparam("key", type_=sa.String)
+)
 DEFAULT_GROUP = Lookup(
-    sa.select(_d.security_group_id).where(_d.project_id == sa.bindparam("project", type_=sa.String)), scalar
+    sa.select(t.default_security_groups.c.security_group_id).where(
+        t.default_security_groups.c.project_id == sa.bindparam("project", type_=sa.String)
+    ),
+    scalar,
 )
 
 

@@ -23,21 +23,23 @@ from neutrino.server.query import Query
 RULES_FIELD = "security_group_rules"
 MAX_PARAMETERS = 10_000  # in one query; SQLite's limit is the lowest, at 32,766
 
-_g, _r = t.security_groups.c, t.security_group_rules.c
-
 
 def _of_its_group(column: sa.Column[Any]) -> Expression:
-    return sa.select(column).where(_g.id == _r.security_group_id).scalar_subquery()
+    return (
+        sa.select(column).where(t.security_groups.c.id == t.security_group_rules.c.security_group_id).scalar_subquery()
+    )
 
 
 RULES = View(
     t.security_group_rules,
     computed={
-        "belongs_to_default_sg": _of_its_group(_g.is_default),
-        "security_group:project_id": _of_its_group(_g.project_id),
+        "belongs_to_default_sg": _of_its_group(t.security_groups.c.is_default),
+        "security_group:project_id": _of_its_group(t.security_groups.c.project_id),
     },
     # A rule belongs to its group, whichever project's quota it counts against.
-    scope=_r.security_group_id.in_(sa.select(_g.id).where(_g.project_id == PROJECT)),
+    scope=t.security_group_rules.c.security_group_id.in_(
+        sa.select(t.security_groups.c.id).where(t.security_groups.c.project_id == PROJECT)
+    ),
     hidden=("security_group:project_id", "name", "identity"),
     not_found=errors.SecurityGroupRuleNotFound,
 )
@@ -66,7 +68,13 @@ def check_usable(
 ) -> None:
     """Refuse groups that a port of the project (by default the caller's) may not have, or not together."""
     groups = check_references(
-        connection, context, group_ids, project_id, errors.SecurityGroupNotFound, _g.id, _g.stateful
+        connection,
+        context,
+        group_ids,
+        project_id,
+        errors.SecurityGroupNotFound,
+        t.security_groups.c.id,
+        t.security_groups.c.stateful,
     )
     if len({group.stateful for group in groups}) > 1:
         raise errors.SecurityGroupConflict(reason="stateful and stateless security groups cannot be on one port")

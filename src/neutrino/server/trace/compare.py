@@ -123,7 +123,7 @@ def _arrives(end: End, path: Path, snapshot: Snapshot) -> bool:
         return True
     addresses = [f.ip_address for f in port.port.fixed_ips] if port is not None else []
     pairs = [pair.ip_address for pair in port.port.allowed_address_pairs] if port is not None else []
-    return any(contains(each, end.packet.destination) for each in addresses + pairs)
+    return any(contains(address, end.packet.destination) for address in addresses + pairs)
 
 
 def _is_service(end: End, path: Path, snapshot: Snapshot) -> bool:

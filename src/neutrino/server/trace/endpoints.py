@@ -29,7 +29,6 @@ from neutrino.server.trace.steps.walk import contains
 _SOURCE_PORT: Final = 40000  # of a connection, if none is given
 _SIZE: Final = 84  # of a ping
 _OUTSIDE: Final = {4: "198.51.100.1", 6: "2001:db8:ffff::1"}  # a machine outside: addresses for documentation
-_p, _al, _n, _s, _seg = t.ports.c, t.ip_allocations.c, t.networks.c, t.subnets.c, t.network_segments.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +135,17 @@ def _packet(values: Values, version: int, source: str, destination: str, mac: st
 
 # --- ports ------------------------------------------------------------------------------------------------------------
 
-_PORTS = sa.select(_p.id, _p.project_id, _p.network_id, _p.mac_address, _p.fixed_ips)
+_PORTS = sa.select(t.ports.c.id, t.ports.c.project_id, t.ports.c.network_id, t.ports.c.mac_address, t.ports.c.fixed_ips)
 
 
 def _port(connection: Connection, context: Context, key: str) -> _Port:
     """A port that the caller sees: of its project, or on a network of its project."""
-    statement = _PORTS.where(_p.id == key)
+    statement = _PORTS.where(t.ports.c.id == key)
     if not context.is_admin:
-        own_network = _p.network_id.in_(sa.select(_n.id).where(_n.project_id == context.project_id))
-        statement = statement.where(sa.or_(_p.project_id == context.project_id, own_network))
+        own_network = t.ports.c.network_id.in_(
+            sa.select(t.networks.c.id).where(t.networks.c.project_id == context.project_id)
+        )
+        statement = statement.where(sa.or_(t.ports.c.project_id == context.project_id, own_network))
     row = connection.execute(statement).first() if context.is_admin or context.project_id else None
     if row is None:
         raise errors.PortNotFound(id=key)
@@ -165,11 +166,15 @@ def _sender(connection: Connection, context: Context, values: Values) -> _Port:
 
 
 def _with_address(connection: Connection, context: Context, address: str) -> list[_Port]:
-    statement = _PORTS.join(t.ip_allocations, _al.port_id == _p.id).where(_al.ip_address == address).order_by(_p.id)
+    statement = (
+        _PORTS.join(t.ip_allocations, t.ip_allocations.c.port_id == t.ports.c.id)
+        .where(t.ip_allocations.c.ip_address == address)
+        .order_by(t.ports.c.id)
+    )
     if not context.is_admin:
         if not context.project_id:
             return []
-        statement = statement.where(_p.project_id == context.project_id)
+        statement = statement.where(t.ports.c.project_id == context.project_id)
     return [_decoded(row) for row in connection.execute(statement.limit(20))]
 
 
@@ -196,7 +201,7 @@ def _subnets_with(connection: Connection, port: _Port, address: str) -> frozense
     ids = {f.subnet_id for f in port.fixed_ips}
     if len(ids) < 2:  # no choice: no query
         return frozenset(ids)
-    rows = connection.execute(sa.select(_s.id, _s.cidr).where(_s.id.in_(sorted(ids))))
+    rows = connection.execute(sa.select(t.subnets.c.id, t.subnets.c.cidr).where(t.subnets.c.id.in_(sorted(ids))))
     return frozenset(row.id for row in rows if contains(row.cidr, address))
 
 
@@ -251,10 +256,12 @@ def _network_outside(connection: Connection, port: _Port, routing: Routing) -> s
     The port's own if that is external; the external network of a router on its subnets; or its own if that is a physical
     network, on which there may be other machines.
     """
-    own = connection.execute(sa.select(_n.external).where(_n.id == port.network_id)).scalar()
+    own = connection.execute(sa.select(t.networks.c.external).where(t.networks.c.id == port.network_id)).scalar()
     if own:
         return port.network_id
-    physical = sa.select(_seg.network_id).where(_seg.network_id == port.network_id, _seg.physical_network.is_not(None))
+    physical = sa.select(t.network_segments.c.network_id).where(
+        t.network_segments.c.network_id == port.network_id, t.network_segments.c.physical_network.is_not(None)
+    )
     outside = routing.network_outside(connection, {fixed.subnet_id for fixed in port.fixed_ips})
     return outside or connection.execute(physical).scalar() or ""
 
@@ -278,7 +285,9 @@ def _external_network(
         return _network_outside(connection, port, routing), port.project_id, port
     if context.is_admin:
         subnets = (
-            sa.select(_s.network_id, _s.cidr).join(t.networks, _n.id == _s.network_id).where(_n.external.is_(True))
+            sa.select(t.subnets.c.network_id, t.subnets.c.cidr)
+            .join(t.networks, t.networks.c.id == t.subnets.c.network_id)
+            .where(t.networks.c.external.is_(True))
         )
         networks = {row.network_id for row in connection.execute(subnets) if contains(row.cidr, address)}
         if len(networks) > 1:
@@ -290,7 +299,7 @@ def _external_network(
 
 def _gateway(connection: Connection, network_id: str, version: int) -> str:
     """A sender outside: the gateway of the external network, or an address for documentation."""
-    statement = sa.select(_s.gateway_ip).where(
-        _s.network_id == network_id, _s.ip_version == version, _s.gateway_ip.is_not(None)
+    statement = sa.select(t.subnets.c.gateway_ip).where(
+        t.subnets.c.network_id == network_id, t.subnets.c.ip_version == version, t.subnets.c.gateway_ip.is_not(None)
     )
-    return connection.execute(statement.order_by(_s.created_at, _s.id)).scalar() or _OUTSIDE[version]
+    return connection.execute(statement.order_by(t.subnets.c.created_at, t.subnets.c.id)).scalar() or _OUTSIDE[version]

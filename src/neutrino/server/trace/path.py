@@ -327,7 +327,7 @@ def _routed_from_outside(walk: Walk, onward: Onward) -> TracedRouter | None:
     """The router on an external network that has a subnet with the address behind it."""
     for router in walk.snapshot.routers.values():
         if any(gateway.network_id == onward.network_id for gateway in gateways_of(router.router)):
-            several = (address.cidr for each in router.router.interfaces for address in each.addresses)
+            several = (address.cidr for interface in router.router.interfaces for address in interface.addresses)
             if any(contains(cidr, onward.address) for cidr in several):
                 return router
     return None
@@ -337,7 +337,9 @@ def _to_fixed_address(walk: Walk, onward: Onward, router: TracedRouter) -> Onwar
     """From outside to a fixed address: it is routed there if the router does not hide it behind its own."""
     base, subject = router.router, of_router(router)
     gateway = next(each for each in gateways_of(base) if each.network_id == onward.network_id)
-    inside = next(each for each in base.interfaces if any(contains(a.cidr, onward.address) for a in each.addresses))
+    inside = next(
+        interface for interface in base.interfaces if any(contains(a.cidr, onward.address) for a in interface.addresses)
+    )
     shared_scope = scope(inside, 4) is not None and scope(inside, 4) == scope(gateway, 4)
     if walk.version == 4 and base.enable_snat and not shared_scope:
         text = f"{onward.address} is behind {subject}, and no floating IP or port forwarding leads to it from outside."
@@ -364,7 +366,7 @@ def _to_floating_ip(walk: Walk, onward: Onward, fip: TracedFloatingIp) -> Onward
         text = f"Floating IP {fip.floating_ip_address} is associated with no port and has no port forwardings."
         walk.drops("floating-ip", subject, Cause.NO_FLOATING_IP, text)
     check_router(walk, router)
-    entry = next((each for each in router.router.floating_ips if each.id == fip.id), None)
+    entry = next((floating_ip for floating_ip in router.router.floating_ips if floating_ip.id == fip.id), None)
     if entry is not None and is_local(walk, router, entry):
         part = local_part(walk, router, entry.host)
     else:
@@ -381,4 +383,4 @@ def _to_floating_ip(walk: Walk, onward: Onward, fip: TracedFloatingIp) -> Onward
 
 
 def _forwarded(walk: Walk, part: Part) -> bool:
-    return any(is_forwarded(each, walk.packet) for each in part.forwardings)
+    return any(is_forwarded(forwarding, walk.packet) for forwarding in part.forwardings)

@@ -31,7 +31,6 @@ from neutrino.server.trace.values import (
 MAX_ROUNDS: Final = 4  # routers one behind the other
 MAX_ROUTERS: Final = 64
 MAX_PAIRS: Final = 1000  # ports with allowed address pairs on the networks of a trace
-_p, _n, _al, _a = t.ports.c, t.networks.c, t.ip_allocations.c, t.agents.c
 _b, _blocks, _psg = t.port_bindings.c, t.provisioning_blocks.c, t.port_security_groups.c
 _pairs = msgspec.json.Decoder(tuple[m.AddressPair, ...])
 _decode = msgspec.json.decode
@@ -68,7 +67,7 @@ def read_snapshot(
     """`parts`: of features in a trace."""
     found = _Found(set(seeds.port_ids), set(seeds.network_ids), addresses=set(seeds.addresses))
     found.routers |= seeds.router_ids
-    found.networks |= read_ids(connection, sa.select(_p.network_id), _p.id, found.ports)
+    found.networks |= read_ids(connection, sa.select(t.ports.c.network_id), t.ports.c.id, found.ports)
     # A floating IP that the packet is for, or that a port has: its router may be another than the sender's.
     floating = dict(routing.floating_ips(connection, addresses=found.addresses, port_ids=found.ports))
     found.routers |= {fip.router_id for fip in floating.values() if fip.router_id}
@@ -124,11 +123,11 @@ def newest_change(connection: Connection, object_ids: Collection[str]) -> int:
 
 
 def _follow(connection: Connection, routing: Routing, found: _Found) -> None:
-    external = sa.select(_n.id).where(_n.external.is_(True))
+    external = sa.select(t.networks.c.id).where(t.networks.c.external.is_(True))
     done: set[str] = set()
     for _ in range(MAX_ROUNDS):
         found.networks |= routing.networks_of(connection, found.routers)
-        found.external |= read_ids(connection, external, _n.id, sorted(found.networks))
+        found.external |= read_ids(connection, external, t.networks.c.id, sorted(found.networks))
         new = found.networks - found.external - done
         if not new or len(found.routers) >= MAX_ROUTERS:
             return
@@ -137,12 +136,14 @@ def _follow(connection: Connection, routing: Routing, found: _Found) -> None:
         found.routers |= set(routers[: MAX_ROUTERS - len(found.routers)])
     # Of the routers of the last round too: a path that reaches them ends on a network that is known.
     found.networks |= routing.networks_of(connection, found.routers)
-    found.external |= read_ids(connection, external, _n.id, sorted(found.networks))
+    found.external |= read_ids(connection, external, t.networks.c.id, sorted(found.networks))
 
 
 def _senders(connection: Connection, found: _Found, routers: Mapping[str, TracedRouter]) -> set[str]:
     """The hosts that may send the packet."""
-    return read_ids(connection, sa.select(_p.host), _p.id, sorted(found.ports)) | _host_names((), routers.values())
+    return read_ids(connection, sa.select(t.ports.c.host), t.ports.c.id, sorted(found.ports)) | _host_names(
+        (), routers.values()
+    )
 
 
 # --- ports ------------------------------------------------------------------------------------------------------------
@@ -150,15 +151,19 @@ def _senders(connection: Connection, found: _Found, routers: Mapping[str, Traced
 _PORTS = select(
     m.Port,
     t.ports,
-    *(_p.name, _p.project_id, _p.status),
-    *(_p.fixed_ips, _p.allowed_address_pairs, _p.security_groups),
+    *(t.ports.c.name, t.ports.c.project_id, t.ports.c.status),
+    *(t.ports.c.fixed_ips, t.ports.c.allowed_address_pairs, t.ports.c.security_groups),
 )
 
 
 def _ports_with(connection: Connection, found: _Found) -> set[str]:
     """The ports of these networks that have one of the addresses."""
-    statement = sa.select(_al.port_id).where(_al.network_id.in_(sorted(found.networks)))
-    return read_ids(connection, statement, _al.ip_address, sorted(found.addresses)) if found.networks else set()
+    statement = sa.select(t.ip_allocations.c.port_id).where(t.ip_allocations.c.network_id.in_(sorted(found.networks)))
+    return (
+        read_ids(connection, statement, t.ip_allocations.c.ip_address, sorted(found.addresses))
+        if found.networks
+        else set()
+    )
 
 
 def _ports(
@@ -167,10 +172,12 @@ def _ports(
     ids = found.ports | set(by_address)
     ids |= routing.ports_of(connection, found.routers)
     internal = sorted(found.networks - found.external)
-    servers = sa.select(_p.id).where(_p.device_owner == "network:dhcp")
-    ids |= read_ids(connection, servers, _p.network_id, internal)
-    pairs = sa.select(_p.id).where(_p.allowed_address_pairs != "[]").order_by(_p.id).limit(MAX_PAIRS)
-    ids |= read_ids(connection, pairs, _p.network_id, internal)
+    servers = sa.select(t.ports.c.id).where(t.ports.c.device_owner == "network:dhcp")
+    ids |= read_ids(connection, servers, t.ports.c.network_id, internal)
+    pairs = (
+        sa.select(t.ports.c.id).where(t.ports.c.allowed_address_pairs != "[]").order_by(t.ports.c.id).limit(MAX_PAIRS)
+    )
+    ids |= read_ids(connection, pairs, t.ports.c.network_id, internal)
     ordered = sorted(ids)
     bindings = {
         row.port_id: row
@@ -182,7 +189,7 @@ def _ports(
     for row in read_rows(connection, sa.select(_blocks.port_id, _blocks.component), _blocks.port_id, ordered):
         blocks.setdefault(row.port_id, set()).add(row.component)
     routers = routing.routers_of(connection, ordered)
-    rows = read_rows(connection, _PORTS, _p.id, ordered)
+    rows = read_rows(connection, _PORTS, t.ports.c.id, ordered)
     return {
         row.id: _port(row, bindings.get(row.id), blocks.get(row.id, set()), routers.get(row.id, "")) for row in rows
     }
@@ -240,15 +247,17 @@ def _members(
     """The members of remote groups, of which only those with one of the addresses are read: a group may be large."""
     if not groups:
         return {}
-    members = sa.select(_psg.security_group_id, _p.mac_address, _p.fixed_ips, _p.allowed_address_pairs)
-    members = members.join(t.ports, _p.id == _psg.port_id)
-    statements = [members.where(_p.allowed_address_pairs != "[]")]
-    with_address = members.join(t.ip_allocations, _al.port_id == _p.id)
+    members = sa.select(
+        _psg.security_group_id, t.ports.c.mac_address, t.ports.c.fixed_ips, t.ports.c.allowed_address_pairs
+    )
+    members = members.join(t.ports, t.ports.c.id == _psg.port_id)
+    statements = [members.where(t.ports.c.allowed_address_pairs != "[]")]
+    with_address = members.join(t.ip_allocations, t.ip_allocations.c.port_id == t.ports.c.id)
     # In batches: databases bound the size of a statement.
     for start in range(0, len(addresses), MAX_IDS):
-        statements.append(with_address.where(_al.ip_address.in_(addresses[start : start + MAX_IDS])))
+        statements.append(with_address.where(t.ip_allocations.c.ip_address.in_(addresses[start : start + MAX_IDS])))
     found: dict[str, set[m.Member]] = {}
-    rows = (row for each in statements for row in read_rows(connection, each, _psg.security_group_id, groups))
+    rows = (row for statement in statements for row in read_rows(connection, statement, _psg.security_group_id, groups))
     for row in rows:
         several = found.setdefault(row.security_group_id, set())
         several |= {m.Member(f.ip_address, row.mac_address) for f in decode_fixed_ips(row.fixed_ips)}
@@ -274,9 +283,11 @@ def _host_names(ports: Iterable[TracedPort], routers: Iterable[TracedRouter]) ->
 
 
 def _hosts(connection: Connection, registry: Registry, names: Collection[str]) -> dict[str, TracedHost]:
-    statement = sa.select(_a.host, _a.agent_type, _a.configurations, _a.heartbeat_timestamp)
+    statement = sa.select(
+        t.agents.c.host, t.agents.c.agent_type, t.agents.c.configurations, t.agents.c.heartbeat_timestamp
+    )
     agents: dict[str, dict[str, Any]] = {}
-    for row in read_rows(connection, statement, _a.host, sorted(names)):
+    for row in read_rows(connection, statement, t.agents.c.host, sorted(names)):
         agents.setdefault(row.host, {})[row.agent_type] = row
     return {name: _host(name, registry, agents.get(name, {})) for name in names}
 

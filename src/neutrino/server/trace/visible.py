@@ -199,7 +199,7 @@ def _reduced(steps: Sequence[Step], is_own: Callable[[Step], bool]) -> Iterable[
         if is_own(step):
             if others:
                 yield _others(others)
-            led = led or any(each.hides for each in others)
+            led = led or any(other.hides for other in others)
             others = []
             shown = _public(step)
             yield msgspec.structs.replace(shown, packet=None) if led else shown
@@ -276,7 +276,7 @@ def summary(
         return OUTSIDE if outside else "The packet is delivered."
     if verdict is Verdict.UNKNOWN:
         steps = (step["text"] for step in reversed(shown) if step["kind"] in _OPEN and step["result"] == INFO)
-        hosts = (f"host {each['host']}: {each['text']}." for each in differences)
+        hosts = (f"host {difference['host']}: {difference['text']}." for difference in differences)
         why = next(itertools.chain(hosts, steps), "a host on the path does not answer.")
         return f"It is not known whether the packet is delivered: {why}"
     drop = next((step["text"] for step in reversed(shown) if step["result"] == DROP), f"{cause.value}.")

@@ -184,7 +184,7 @@ def page_links(base: str, pairs: Pairs, keys: list[str], limit: int, reverse: bo
     kept = [(k, v) for k, v in pairs if k not in {"marker", "page_reverse"}]
 
     def link(rel: str, markers: list[str], *more: tuple[str, str]) -> dict[str, str]:
-        return {"rel": rel, "href": f"{base}?{urlencode([*kept, *(('marker', each) for each in markers), *more])}"}
+        return {"rel": rel, "href": f"{base}?{urlencode([*kept, *(('marker', marker) for marker in markers), *more])}"}
 
     links = []
     full = len(keys) >= limit

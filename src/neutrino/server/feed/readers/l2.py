@@ -35,32 +35,31 @@ from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.ports.binding import EXPIRED
 
-_n, _s, _seg, _nd = t.networks.c, t.subnets.c, t.network_segments.c, t.network_dhcp_agents.c
-_p, _b, _a, _m = t.ports.c, t.port_bindings.c, t.agents.c, t.dvr_host_macs.c
-_g, _r = t.security_groups.c, t.security_group_rules.c
 _decode = msgspec.json.decode
 
 # --- networks ---------------------------------------------------------------------------------------------------------
 
-_NETWORKS = RowsLookup(select(m.Network, t.networks, _n.dns_domain, _n.extra_dhcp_opts))
-_DHCP_AGENTS = RowsLookup(sa.select(_nd.network_id, _nd.agent_id))
-_SEGMENTS = RowsLookup(select(m.Segment, t.network_segments, _seg.network_id).order_by(_seg.position))
+_NETWORKS = RowsLookup(select(m.Network, t.networks, t.networks.c.dns_domain, t.networks.c.extra_dhcp_opts))
+_DHCP_AGENTS = RowsLookup(sa.select(t.network_dhcp_agents.c.network_id, t.network_dhcp_agents.c.agent_id))
+_SEGMENTS = RowsLookup(
+    select(m.Segment, t.network_segments, t.network_segments.c.network_id).order_by(t.network_segments.c.position)
+)
 _SUBNETS = RowsLookup(
-    select(m.Subnet, t.subnets, _s.dns_nameservers, _s.host_routes)
-    .where(_s.cidr != PROVISIONAL)  # a subnet that waits for a delegated prefix does not exist for hosts yet
-    .order_by(_s.created_at, _s.id)
+    select(m.Subnet, t.subnets, t.subnets.c.dns_nameservers, t.subnets.c.host_routes)
+    .where(t.subnets.c.cidr != PROVISIONAL)  # a subnet that waits for a delegated prefix does not exist for hosts yet
+    .order_by(t.subnets.c.created_at, t.subnets.c.id)
 )
 
 
 def networks_of_subnets(connection: Connection, changed: Changed) -> set[str]:
-    return read_ids(connection, sa.select(_s.network_id), _s.id, changed.named("subnet"))
+    return read_ids(connection, sa.select(t.subnets.c.network_id), t.subnets.c.id, changed.named("subnet"))
 
 
 def read_networks(connection: Connection, ids: Ids) -> Iterator[tuple[str, NetworkRecord]]:
-    segments = grouped(connection, _SEGMENTS, _seg.network_id, ids, partial(build, m.Segment))
-    subnets = grouped(connection, _SUBNETS, _s.network_id, ids, _subnet)
-    agents = grouped(connection, _DHCP_AGENTS, _nd.network_id, ids, attrgetter("agent_id"))
-    for row in read_rows(connection, _NETWORKS, _n.id, ids):
+    segments = grouped(connection, _SEGMENTS, t.network_segments.c.network_id, ids, partial(build, m.Segment))
+    subnets = grouped(connection, _SUBNETS, t.subnets.c.network_id, ids, _subnet)
+    agents = grouped(connection, _DHCP_AGENTS, t.network_dhcp_agents.c.network_id, ids, attrgetter("agent_id"))
+    for row in read_rows(connection, _NETWORKS, t.networks.c.id, ids):
         parts = {"segments": tuple(segments[row.id]), "subnets": tuple(subnets[row.id])}
         dhcp = None
         if row.id in agents:
@@ -87,32 +86,47 @@ _pairs = msgspec.json.Decoder(tuple[m.AddressPair, ...])
 _names = msgspec.json.Decoder(tuple[DnsName, ...])
 _BINDINGS = RowsLookup(
     sa.select(
-        *(_b.port_id, _b.host, _b.status, _b.vnic_type, _b.vif_type, _b.vif_details, _b.levels, _b.inactive_since)
+        *(
+            t.port_bindings.c.port_id,
+            t.port_bindings.c.host,
+            t.port_bindings.c.status,
+            t.port_bindings.c.vnic_type,
+            t.port_bindings.c.vif_type,
+            t.port_bindings.c.vif_details,
+            t.port_bindings.c.levels,
+            t.port_bindings.c.inactive_since,
+        )
     )
-    .where(_b.vif_type != VIF_UNBOUND, _b.vif_type != VIF_FAILED, _b.host != "")
-    .order_by(_b.host)
+    .where(
+        t.port_bindings.c.vif_type != VIF_UNBOUND,
+        t.port_bindings.c.vif_type != VIF_FAILED,
+        t.port_bindings.c.host != "",
+    )
+    .order_by(t.port_bindings.c.host)
 )
 _JSON_OF_PORTS = (
-    _p.fixed_ips,
-    _p.allowed_address_pairs,
-    _p.security_groups,
-    _p.extra_dhcp_opts,
-    _p.dns_assignment,
-    _p.hints,
+    t.ports.c.fixed_ips,
+    t.ports.c.allowed_address_pairs,
+    t.ports.c.security_groups,
+    t.ports.c.extra_dhcp_opts,
+    t.ports.c.dns_assignment,
+    t.ports.c.hints,
 )
-_PORTS = RowsLookup(select(m.Port, t.ports, _p.project_id, *_JSON_OF_PORTS))
-_TUNNEL_SEGMENTS = RowsLookup(sa.select(_seg.id).where(one_of(_seg.network_type, sorted(TUNNEL_TYPES))))
+_PORTS = RowsLookup(select(m.Port, t.ports, t.ports.c.project_id, *_JSON_OF_PORTS))
+_TUNNEL_SEGMENTS = RowsLookup(
+    sa.select(t.network_segments.c.id).where(one_of(t.network_segments.c.network_type, sorted(TUNNEL_TYPES)))
+)
 
 
 def read_ports(
     connection: Connection, ids: Ids, additions: Additions = NO_ADDITIONS
 ) -> Iterator[tuple[str, PortRecord]]:
-    bindings = grouped(connection, _BINDINGS, _b.port_id, ids, lambda row: row)
+    bindings = grouped(connection, _BINDINGS, t.port_bindings.c.port_id, ids, lambda row: row)
     # Of some ports only their segments are looked up; at the start all tunnel segments are read in one query.
-    segments = {_segment_of(b.levels) for each in bindings.values() for b in each} if ids is not None else None
-    tunnels = {row.id for row in read_rows(connection, _TUNNEL_SEGMENTS, _seg.id, segments)}
+    segments = {_segment_of(b.levels) for binding in bindings.values() for b in binding} if ids is not None else None
+    tunnels = {row.id for row in read_rows(connection, _TUNNEL_SEGMENTS, t.network_segments.c.id, segments)}
     added = additions.read(connection, ids)
-    for row in read_rows(connection, _PORTS, _p.id, ids):
+    for row in read_rows(connection, _PORTS, t.ports.c.id, ids):
         own = bindings.get(row.id, ())
         record, port = _record(row, own, tunnels, added)
         yield (
@@ -171,7 +185,7 @@ def _record(row: NamedRow, bindings: Sequence[NamedRow], tunnels: set[str], adde
     members = frozenset[m.Member]()
     if groups:
         members = frozenset(m.Member(each.ip_address, row.mac_address) for each in fixed)
-        members |= {m.Member(each.ip_address, each.mac_address) for each in pairs}
+        members |= {m.Member(pair.ip_address, pair.mac_address) for pair in pairs}
     names, options = _names.decode(row.dns_assignment), _dhcp_options(row.extra_dhcp_opts)
     dhcp = build(DhcpPort, row, names=names, options=options, **shared)
     return PortRecord(row.id, network_id, bound, forwarding, group_set, members, dhcp), port
@@ -191,14 +205,23 @@ def _bound(port: m.Port, binding: NamedRow) -> m.Port:
 
 # --- security groups --------------------------------------------------------------------------------------------------
 
-_PORT_RANGE = (_r.port_range_min.label("port_min"), _r.port_range_max.label("port_max"))
-_RULES = select(m.Rule, t.security_group_rules, _r.security_group_id, _r.normalized_cidr, *_PORT_RANGE).order_by(_r.id)
+_PORT_RANGE = (
+    t.security_group_rules.c.port_range_min.label("port_min"),
+    t.security_group_rules.c.port_range_max.label("port_max"),
+)
+_RULES = select(
+    m.Rule,
+    t.security_group_rules,
+    t.security_group_rules.c.security_group_id,
+    t.security_group_rules.c.normalized_cidr,
+    *_PORT_RANGE,
+).order_by(t.security_group_rules.c.id)
 _GROUPS = select(m.SecurityGroup, t.security_groups)
 
 
 def read_security_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, m.SecurityGroup]]:
-    rules = grouped(connection, _RULES, _r.security_group_id, ids, _rule)
-    for row in read_rows(connection, _GROUPS, _g.id, ids):
+    rules = grouped(connection, _RULES, t.security_group_rules.c.security_group_id, ids, _rule)
+    for row in read_rows(connection, _GROUPS, t.security_groups.c.id, ids):
         yield row.id, build(m.SecurityGroup, row, rules=tuple(rules[row.id]))
 
 
@@ -212,11 +235,18 @@ def _rule(row: NamedRow) -> m.Rule:
 
 def read_agents(connection: Connection, ids: Ids) -> Iterator[tuple[str, AgentRecord]]:
     statement = (
-        sa.select(_a.id, _a.host, _a.agent_type, _a.admin_state_up, _a.configurations, _m.mac_address)
-        .outerjoin(t.dvr_host_macs, _m.host == _a.host)
-        .where(_a.agent_type.in_([words.OVS, words.DHCP]))
+        sa.select(
+            t.agents.c.id,
+            t.agents.c.host,
+            t.agents.c.agent_type,
+            t.agents.c.admin_state_up,
+            t.agents.c.configurations,
+            t.dvr_host_macs.c.mac_address,
+        )
+        .outerjoin(t.dvr_host_macs, t.dvr_host_macs.c.host == t.agents.c.host)
+        .where(t.agents.c.agent_type.in_([words.OVS, words.DHCP]))
     )
-    for row in read_rows(connection, statement, _a.id, ids):
+    for row in read_rows(connection, statement, t.agents.c.id, ids):
         configurations = msgspec.json.decode(row.configurations)
         if row.agent_type == words.DHCP:
             distributed = configurations.get(words.DHCP_DISTRIBUTED) is True

@@ -174,13 +174,13 @@ def one_line(text: str) -> str:
 def _traffic(message: Traffic) -> str:
     if len(message.counters) > MAX_COUNTERS:
         return f"counters: at most {MAX_COUNTERS} are allowed"
-    if len({each.id for each in message.counters}) != len(message.counters):
+    if len({counter.id for counter in message.counters}) != len(message.counters):
         return "counters: one is there twice"
-    for each in message.counters:
+    for counter in message.counters:
         faults = (
-            *map(_id, (each.id, each.label_id, each.router_id)),
-            *map(_number, (each.packets, each.bytes, each.first_update, each.last_update)),
-            _name(each.project_id),
+            *map(_id, (counter.id, counter.label_id, counter.router_id)),
+            *map(_number, (counter.packets, counter.bytes, counter.first_update, counter.last_update)),
+            _name(counter.project_id),
         )
         if fault := next(filter(None, faults), ""):
             return f"counters: {fault}"

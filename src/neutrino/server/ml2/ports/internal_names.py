@@ -15,7 +15,6 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode
 
 NameFor = Callable[[str, str], dict[str, str]]  # (dns_name, address): the address's entry in a port's dns_assignment
-_p = t.ports.c
 
 
 def assigned(connection: Connection, port: Object, before: Object | None, network: Values, name_for: NameFor) -> Object:
@@ -31,7 +30,7 @@ def assigned(connection: Connection, port: Object, before: Object | None, networ
 
 def holds(dns_name: str, names: Iterable[Mapping[str, str]]) -> bool:
     """Whether a port with these names is known by its own; one without any is."""
-    hostnames = [each["hostname"] for each in names]
+    hostnames = [name["hostname"] for name in names]
     return not hostnames or first_label(dns_name) in hostnames
 
 
@@ -40,10 +39,10 @@ def _is_taken(connection: Connection, port: Object, label: str, network: Values)
     if not network["shared"] and port["project_id"] == network["project_id"]:
         return False  # the owner of the network decides about it; most networks have ports of one project only
     rows = connection.execute(
-        sa.select(_p.dns_name, _p.dns_assignment).where(
-            _p.network_id == port["network_id"],
-            _p.project_id != port["project_id"],
-            sa.or_(_p.dns_name == label, _p.dns_name.startswith(f"{label}.", autoescape=True)),
+        sa.select(t.ports.c.dns_name, t.ports.c.dns_assignment).where(
+            t.ports.c.network_id == port["network_id"],
+            t.ports.c.project_id != port["project_id"],
+            sa.or_(t.ports.c.dns_name == label, t.ports.c.dns_name.startswith(f"{label}.", autoescape=True)),
         )
     )
     return any((names := decode(row.dns_assignment)) and holds(row.dns_name, names) for row in rows)

@@ -25,7 +25,7 @@ from neutrino.server.trace.values import Translation
 def scope(interface: RouterInterface | None, version: int) -> str | None:
     """The address scope of an interface's network; None: none."""
     addresses = interface.addresses if interface is not None else ()
-    return next((each.address_scope_id for each in addresses if each.version == version), None)
+    return next((address.address_scope_id for address in addresses if address.version == version), None)
 
 
 # --- before routing ---------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def after_routing(
 def snat_address(part: Part, gateway: RouterInterface | None) -> str | None:
     """The source of what leaves by a gateway; None: it is not translated."""
     addresses = gateway.addresses if gateway is not None and part.router.router.enable_snat else ()
-    return next((each.ip_address for each in addresses if each.version == 4), None)
+    return next((address.ip_address for address in addresses if address.version == 4), None)
 
 
 def marked_gateway(walk: Walk, part: Part, entry: RouterInterface | None) -> RouterInterface | None:
@@ -177,15 +177,17 @@ def marked_gateway(walk: Walk, part: Part, entry: RouterInterface | None) -> Rou
             for done in walk.before.translations
             if done.kind == "dnat" and (done.router_id, done.part) == part.key
         ]
-        return next((each for each in part.gateways if any(_has(part, each, address) for address in called)), None)
+        return next(
+            (gateway for gateway in part.gateways if any(_has(part, gateway, address) for address in called)), None
+        )
     homes = [part.home(f.network_id) for f in part.floating_ips if same(f.fixed_ip_address, walk.packet.source)]
-    return next((each for each in part.gateways if each in homes), None)
+    return next((gateway for gateway in part.gateways if gateway in homes), None)
 
 
 def _has(part: Part, gateway: RouterInterface, address: str) -> bool:
     """Whether packets to an external address come by a gateway."""
-    floating = {each.floating_ip_address: each.network_id for each in part.floating_ips}
-    floating |= {each.external_ip_address: each.network_id for each in part.forwardings}
+    floating = {floating_ip.floating_ip_address: floating_ip.network_id for floating_ip in part.floating_ips}
+    floating |= {forwarding.external_ip_address: forwarding.network_id for forwarding in part.forwardings}
     if address in floating:
         return part.home(floating[address]) == gateway
     return any(same(each.ip_address, address) for each in gateway.addresses)

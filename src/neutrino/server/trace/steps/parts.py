@@ -49,7 +49,7 @@ class Part:
     def home(self, network_id: str) -> RouterInterface | None:
         """The gateway that has the floating IPs of a network; empty: of the first gateway's network."""
         wanted = network_id or (self.outside.network_id if self.outside is not None else "")
-        return next((each for each in self.gateways if each.network_id == wanted), None)
+        return next((gateway for gateway in self.gateways if gateway.network_id == wanted), None)
 
     def entered_by(self, network_id: str) -> "Part":
         """The part for a packet that comes from outside by the first gateway on a network."""
@@ -93,7 +93,7 @@ def is_local(walk: Walk, router: TracedRouter, fip: FloatingIp) -> bool:
     host = walk.snapshot.hosts.get(fip.host)
     reaches = host is not None and host.agent_mode in EXTERNAL_MODES
     # Hosts reach the first gateway's network alone, and all floating IPs of an address are translated in one place.
-    addresses = {each.fixed_ip_address for each in router.router.floating_ips if each.network_id}
+    addresses = {floating_ip.fixed_ip_address for floating_ip in router.router.floating_ips if floating_ip.network_id}
     is_first = fip.fixed_ip_address not in addresses
     return (
         router.router.distributed

@@ -75,7 +75,7 @@ def find_route(
     if marked is not None and default is not None and _is_on_another(part, destination, marked):
         return default
     found = [default] if default is not None else []
-    for interface, is_outside in [(each, False) for each in part.inside] + [(each, True) for each in gateways]:
+    for interface, is_outside in [(each, False) for each in part.inside] + [(gateway, True) for gateway in gateways]:
         on_link = [address.cidr for address in interface.addresses] + list(interface.other_subnets)
         found += [Route(interface, destination, cidr, "interface", is_outside) for cidr in on_link]
         for route in part.router.router.routes:
@@ -114,8 +114,8 @@ def _next_hop(gateway: RouterInterface, version: int) -> str | None:
 
 def _is_on_another(part: Part, destination: str, marked: RouterInterface) -> bool:
     """Whether the destination is on the network of another gateway: connections leave by their own all the same."""
-    others = (each for each in part.gateways if each.network_id != marked.network_id)
-    cidrs = (cidr for each in others for cidr in (*(a.cidr for a in each.addresses), *each.other_subnets))
+    others = (gateway for gateway in part.gateways if gateway.network_id != marked.network_id)
+    cidrs = (cidr for other in others for cidr in (*(a.cidr for a in other.addresses), *other.other_subnets))
     return any(contains(cidr, destination) for cidr in cidrs)
 
 
@@ -221,7 +221,7 @@ def _scopes(walk: Walk, part: Part, entry: RouterInterface | None, route: Route,
         return
     if route.to_outside and version == 4 and (nat.snat_address(part, route.interface) or _has_floating_ip(walk, part)):
         return
-    delegated = {each.subnet_id for each in part.router.router.delegations}
+    delegated = {delegation.subnet_id for delegation in part.router.router.delegations}
     inner = route.interface if entry is None else entry
     if delegated & {address.subnet_id for address in inner.addresses}:
         return
@@ -238,7 +238,7 @@ def _ndp_proxy(walk: Walk, part: Part, entry: RouterInterface | None, route: Rou
         return
     scope = nat.scope(part.outside, 6)
     subnets = [a.cidr for port in part.inside for a in port.addresses if a.version == 6 and a.address_scope_id == scope]
-    is_proxied = any(same(each.ip_address, destination) for each in base.ndp_proxies)
+    is_proxied = any(same(ndp_proxy.ip_address, destination) for ndp_proxy in base.ndp_proxies)
     if is_proxied or not any(contains(cidr, destination) for cidr in subnets):
         return
     subject = of_router(part.router)
