@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.router.tables import floatingips
 from neutrino.model.objects import Object
-from neutrino.server.db.tables import floatingips
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.l3 import attach, detach, gateway, inside, outside

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.router.tables import router_ports
 from neutrino.features.trunk.tables import trunk_subports, trunks
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
-from neutrino.server.db.tables import router_ports
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api, Response

@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.features.router.routers.ha_networks import HaNetworks
+from neutrino.features.router.tables import ha_router_networks, routers
 from neutrino.model.objects import Object
 from neutrino.server import errors
-from neutrino.server.db.tables import ha_router_networks, routers
 from neutrino.server.main import Server
 from neutrino.server.ml2.subnets import Subnets
 from tests.api.agents import switch

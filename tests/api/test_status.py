@@ -12,10 +12,10 @@ import sqlalchemy as sa
 
 from neutrino import __version__
 from neutrino.diagnosis.facts import FEED_PROCESS
+from neutrino.features.router.tables import router_l3_agents, routers
 from neutrino.model.agents import DHCP, HA_VRRP_ADVERT_INT, HELD, L3, OVS, AgentState
 from neutrino.server.db import schema
 from neutrino.server.db import tables as t
-from neutrino.server.db.tables import router_l3_agents, routers
 from neutrino.server.main import Server
 from neutrino.server.status.processes import ProcessSweep, ServerProcess
 from tests.api.agents import report, set_clock, switch

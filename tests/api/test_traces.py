@@ -13,12 +13,12 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.diagnosis import object_problems
+from neutrino.features.router.tables import floatingips, router_l3_agents
 from neutrino.features.router.trace import TracedRouting
 from neutrino.model.objects import Object
 from neutrino.model.trace import Cause, Exit, HostAnswer, Point, PointKind, Question
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.tables import floatingips, router_l3_agents
 from neutrino.server.features import catalogue
 from neutrino.server.main import Server
 from neutrino.server.trace.ask import Ask, AskOnce, NoAnswer

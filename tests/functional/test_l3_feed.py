@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.router.tables import distributed_port_hosts
 from neutrino.model.routing import Router
 from neutrino.model.state import Forwarding, Port
-from neutrino.server.db.tables import distributed_port_hosts
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,32 @@ def test_a_declaration_agrees_with_itself(feature: Feature) -> None:
         one.name for one in INSTALLED[: INSTALLED.index(feature)]
     }
     assert feature.extensions, "without an alias, clients do not know that it is there"
+
+
+PACKAGES = sorted(path.parent for path in SOURCE.glob("features/*/feature.py"))
+IMPORT = re.compile(r"neutrino\.features\.(\w+)(?:\.(\w+))?(?: import (\w+))?")
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_features_import_each_other_as_declared(package: Path) -> None:
+    """A feature imports those that it requires, and the tables of those that it reads."""
+    declared = {one.name: path.name for path in PACKAGES for one in _features(path)}
+    required = {declared[name] for one in _features(package) for name in _required(one)}
+    read = {declared[name] for one in _features(package) for name in one.reads}
+    for path in package.rglob("*.py"):
+        for other, module, name in IMPORT.findall(path.read_text()):
+            if other not in (package.name, *required):
+                assert other in read and "tables" in (module, name), f"{path.name} imports {other}"
+
+
+def _features(package: Path) -> Sequence[Feature]:
+    found: Sequence[Feature] = import_module(f"neutrino.features.{package.name}.feature").FEATURES
+    return found
+
+
+def _required(feature: Feature) -> set[str]:
+    direct = [one for one in INSTALLED if one.name in feature.requires]
+    return {*feature.requires, *(name for one in direct for name in _required(one))}
 
 
 def test_no_two_features_declare_the_same() -> None:

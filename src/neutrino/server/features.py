@@ -77,7 +77,8 @@ class HostReports:
 class Feature:
     name: str  # in the option `service_plugins`
     neutron_plugin: str = ""  # the class that this option has in a configuration of Neutron
-    requires: Sequence[str] = ()  # features that are built before it
+    requires: Sequence[str] = ()  # features that are enabled with it, and built before it
+    reads: Sequence[str] = ()  # features whose tables it reads, enabled or not
     by_default: bool = True  # enabled unless `service_plugins` says otherwise
     always: bool = False  # enabled whatever `service_plugins` says
 

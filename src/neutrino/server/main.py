@@ -150,7 +150,12 @@ def _built_in(services: Services, agents: Agents) -> list[Plugin]:
         services.security_groups,
         DefaultRules(db, services.security_groups.remotes),
         DefaultStatefulness(db),
-        RbacPolicies(db, quotas, [one for feature in features.installed() for one in feature.shared]),
+        RbacPolicies(
+            db,
+            quotas,
+            [one for feature in features.installed() for one in feature.shared],
+            [user for feature in features.installed() for use in feature.networks for user in use.external_users],
+        ),
         agents,
         IpAvailability(db),
         traces.build(db, registry, routing, parts, features.catalogue(), at_once=at_once),

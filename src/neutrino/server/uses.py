@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Object, Values
+from neutrino.server.access.sharing import Users
 from neutrino.server.context import Context
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.errors import ApiError
@@ -35,6 +36,8 @@ class NetworkUse:
     find_unused: Callable[[Connection, Object], UnusedPorts | None] = lambda connection, network: None
     # Who needs the network, by its id, without having a port on it: for the error of a refused deletion.
     users: Callable[[Connection, str], Sequence[str]] = lambda connection, network_id: ()
+    # Of external networks: columns of the projects that use them, and of the networks, with conditions.
+    external_users: Users = ()
 
 
 @dataclass(frozen=True)

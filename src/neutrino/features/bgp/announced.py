@@ -13,10 +13,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.features.bgp.tables import bgp_speaker_networks, bgp_speakers
+from neutrino.features.router.tables import router_ports, routers
 from neutrino.model.device_owners import GATEWAY, INTERFACES
 from neutrino.model.objects import Values
 from neutrino.server.db.sql import Expression, Selection
-from neutrino.server.db.tables import ip_allocations, ports, router_ports, routers, subnetpools, subnets
+from neutrino.server.db.tables import ip_allocations, ports, subnetpools, subnets
 from neutrino.server.feed.declarations import Ids
 from neutrino.server.feed.readers.rows import read_rows
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND

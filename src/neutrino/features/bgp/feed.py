@@ -22,13 +22,13 @@ from neutrino.features.bgp.tables import (
     bgp_speakers,
 )
 from neutrino.features.router.feed import NETWORKS_OF_PORTS
+from neutrino.features.router.tables import floatingips, router_ports, routers
 from neutrino.model.bgp import BgpPeer, BgpRoute, BgpSpeaker
 from neutrino.model.device_owners import GATEWAY, INTERFACES
 from neutrino.model.fields import is_peer
 from neutrino.model.kinds import KINDS
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, read, scalars
-from neutrino.server.db.tables import floatingips, router_ports, routers
 from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Affects, Changed, Feed, Part
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids, read_rows

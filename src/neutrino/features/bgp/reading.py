@@ -17,11 +17,11 @@ from neutrino.features.bgp.routes import (
     advertised_routes,
 )
 from neutrino.features.bgp.tables import bgp_speaker_networks
+from neutrino.features.router.tables import floatingips, router_ports, routers
 from neutrino.model import device_owners
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.sql import NamedRow
-from neutrino.server.db.tables import floatingips, router_ports, routers
 from neutrino.server.ipam.delegated import PROVISIONAL
 
 _SPEAKER, _VERSION = sa.bindparam("speaker", type_=sa.String), sa.bindparam("version", type_=sa.Integer)

@@ -75,6 +75,7 @@ def report_default_domain(conf: cfg.ConfigOpts) -> None:
 FEATURES = (
     Feature(
         name="dns",
+        reads=("router",),
         always=True,
         extensions=(
             Extension("dns-integration", "DNS Integration", "DNS names of ports and networks."),

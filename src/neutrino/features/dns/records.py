@@ -29,6 +29,7 @@ from neutrino.features.dns.wanted import (
     records_of_floating_ip,
     records_of_port,
 )
+from neutrino.features.router.tables import floatingips
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode, new_id
 from neutrino.server.db.session import Database
@@ -50,7 +51,7 @@ _PORTS = sa.select(
     t.networks.c.external,
 ).join(t.networks, t.networks.c.id == t.ports.c.network_id)
 _OF_FLOATING_IPS = ("id", "project_id", "port_id", "floating_ip_address", "dns_name", "dns_domain")
-_FLOATING_IPS = sa.select(*(t.floatingips.c[name] for name in _OF_FLOATING_IPS))
+_FLOATING_IPS = sa.select(*(floatingips.c[name] for name in _OF_FLOATING_IPS))
 _AGAIN = {"pending": True, "attempts": 0, "retry_at": 0.0}
 _SET_WANTED = (
     sa.update(dns_records)
@@ -144,7 +145,7 @@ class Recorder:
             ports = list(connection.execute(_named_ports(network_id)).scalars())
             floating_ips, stored = [], []
             if network_id is None:
-                floating_ips = list(connection.execute(sa.select(t.floatingips.c.id)).scalars())
+                floating_ips = list(connection.execute(sa.select(floatingips.c.id)).scalars())
                 stored = list(connection.execute(sa.select(dns_records.c.object_id).distinct()).scalars())
         known = {*ports, *floating_ips}
         for some in _batches([*ports, *(key for key in stored if key not in known)]):
@@ -206,9 +207,9 @@ def _read_floating_ips(connection: Connection, port_ids: Sequence[str], floating
     """The floating IPs with these ids, and those of these ports, because they may have the port's name."""
     conditions = []
     if port_ids:
-        conditions.append(t.floatingips.c.port_id.in_(sorted(port_ids)))
+        conditions.append(floatingips.c.port_id.in_(sorted(port_ids)))
     if floating_ids:
-        conditions.append(t.floatingips.c.id.in_(sorted(floating_ids)))
+        conditions.append(floatingips.c.id.in_(sorted(floating_ids)))
     return connection.execute(_FLOATING_IPS.where(sa.or_(*conditions))).all()
 
 

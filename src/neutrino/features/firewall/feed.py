@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from sqlalchemy.engine import Connection
 
 from neutrino.features.firewall.tables import firewall_groups, firewall_rules, group_ports, policy_rules
+from neutrino.features.router.tables import router_ports
 from neutrino.model.firewall import FirewallGroup, FirewallRule
 from neutrino.model.kinds import KINDS
 from neutrino.model.roles import L2, L3
@@ -20,7 +21,6 @@ from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import Port
 from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db.reads import RowsLookup
-from neutrino.server.db.tables import router_ports
 from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Affects, Changed, Feed, Inner, Part, Reference
 from neutrino.server.feed.readers.rows import Ids, build, grouped, read_ids, read_rows, select

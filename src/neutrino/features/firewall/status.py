@@ -17,10 +17,10 @@ from sqlalchemy.engine import Connection
 from neutrino.features.firewall.checks import ACTIVE, ERROR, INACTIVE, PENDING_CREATE, PENDING_UPDATE
 from neutrino.features.firewall.tables import firewall_groups, group_hosts, group_ports
 from neutrino.features.router.hosts import read_agent_modes, read_local_hosts
+from neutrino.features.router.tables import router_l3_agents, router_ports, routers
 from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.tables import router_l3_agents, router_ports, routers
 from neutrino.server.feed.reports.rules import one_line
 
 LOG = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.features.metering.tables import metering_label_rules, metering_labels
+from neutrino.features.router.tables import routers
 from neutrino.model.routing import MeteringLabel, MeteringRule
 from neutrino.server.db.sql import NamedRow
-from neutrino.server.db.tables import routers
 from neutrino.server.feed.declarations import Affects, Changed, Feed, Part
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids
 

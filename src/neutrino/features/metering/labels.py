@@ -13,11 +13,11 @@ from sqlalchemy.engine import Connection
 
 from neutrino.features.metering.resources import PREFIXES, MeteringLabelNotFound, MeteringLabelRuleNotFound
 from neutrino.features.metering.tables import metering_label_rules, metering_labels
+from neutrino.features.router.tables import routers
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.collection import Collection, Listing, one_by_one
 from neutrino.server.context import Context
-from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import retried
 from neutrino.server.db.transaction import Transaction
@@ -41,9 +41,9 @@ class MeteringLabels(Collection):
     def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
         if before is None or after is not None:
             return
-        router_ids = sa.select(t.routers.c.id)
+        router_ids = sa.select(routers.c.id)
         if not before["shared"]:
-            router_ids = router_ids.where(t.routers.c.project_id == before["project_id"])
+            router_ids = router_ids.where(routers.c.project_id == before["project_id"])
         for router_id in tx.execute(router_ids).scalars():
             tx.record("router", router_id)
 

@@ -17,6 +17,7 @@ from neutrino.features.router.errors import AutoAllocationFailure
 from neutrino.features.router.resources import ROUTER
 from neutrino.features.router.routers.interfaces import Interfaces
 from neutrino.features.router.routers.routers import Routers
+from neutrino.features.router.tables import auto_allocated_topologies
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.definition import Resource
@@ -28,7 +29,6 @@ from neutrino.server.api.stages.body import items_to_create
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.tables import auto_allocated_topologies
 from neutrino.server.ipam import subnet_pools
 from neutrino.server.policy.authorizer import Authorizer
 

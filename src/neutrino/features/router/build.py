@@ -38,6 +38,7 @@ from neutrino.features.router.routers.routers import Routers
 from neutrino.features.router.scheduling.candidates import driver_named
 from neutrino.features.router.scheduling.dvr import DvrHosts
 from neutrino.features.router.scheduling.scheduler import L3Scheduler
+from neutrino.features.router.tables import router_l3_agents
 from neutrino.model.objects import Object
 from neutrino.server import features
 from neutrino.server.api.pipeline import Notify
@@ -45,7 +46,6 @@ from neutrino.server.api.routes import Route
 from neutrino.server.collection import Listing
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from neutrino.server.db.tables import router_l3_agents
 from neutrino.server.db.view import View
 from neutrino.server.feed.reports.reports import one_word
 from neutrino.server.hosts.registry import AgentReport

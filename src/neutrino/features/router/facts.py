@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.diagnosis.facts import NAMED, Facts
+from neutrino.features.router.tables import floatingips, router_l3_agents, router_ports, routers
 from neutrino.model.routing import ACTIVE
-from neutrino.server.db.tables import floatingips, router_l3_agents, router_ports, routers
 from neutrino.server.hosts.registry import timestamp
 from neutrino.server.status.reader import Query, counts, named, objects
 

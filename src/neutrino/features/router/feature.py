@@ -2,14 +2,15 @@
 
 from neutrino.features.flavors.resources import L3_ROUTER_NAT
 from neutrino.features.router import ndp_proxies, policy, port_callbacks
+from neutrino.features.router import tables as router_tables
 from neutrino.features.router.build import build, host_reports, start
 from neutrino.features.router.extensions import EXTENSIONS
 from neutrino.features.router.facts import add_facts
 from neutrino.features.router.feed import FEED
 from neutrino.features.router.options import OPTIONS
 from neutrino.features.router.routers import ha_networks
+from neutrino.features.router.tables import routers
 from neutrino.features.router.trace import TracedRouting
-from neutrino.server.db import tables as t
 from neutrino.server.features import Feature
 from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.uses import FlavorUse, NetworkUse
@@ -30,13 +31,13 @@ FEATURES = (
         start=start,
         ports=(
             PortUse(port_callbacks.REFERENCES, port_callbacks.check_delete, port_callbacks.port_changes),
-            PortUse((t.ndp_proxies.c.port_id,), changes=ndp_proxies.port_changes),
+            PortUse((router_tables.ndp_proxies.c.port_id,), changes=ndp_proxies.port_changes),
         ),
         networks=(
             NetworkUse(ha_networks.check_network, ha_networks.record_network, users=ha_networks.routers_on),
-            NetworkUse(find_unused=port_callbacks.find_unused),
+            NetworkUse(find_unused=port_callbacks.find_unused, external_users=port_callbacks.EXTERNAL_USERS),
         ),
-        flavors=(FlavorUse(L3_ROUTER_NAT, ("single_node", "ha", "dvr", "dvrha"), t.routers.c.flavor_id),),
+        flavors=(FlavorUse(L3_ROUTER_NAT, ("single_node", "ha", "dvr", "dvrha"), routers.c.flavor_id),),
         feed=FEED,
         host_reports=host_reports,
         routing=TracedRouting(),

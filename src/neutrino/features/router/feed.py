@@ -24,14 +24,7 @@ from neutrino.features.router.hosts import (
     read_placements,
     read_router_hosts,
 )
-from neutrino.model import agents as words
-from neutrino.model import device_owners
-from neutrino.model import routing as m
-from neutrino.model.kinds import KINDS
-from neutrino.model.state import FixedIp, Port
-from neutrino.server.db import tables as t
-from neutrino.server.db.reads import RowsLookup
-from neutrino.server.db.tables import (
+from neutrino.features.router.tables import (
     conntrack_helpers,
     floatingips,
     ndp_proxies,
@@ -40,6 +33,13 @@ from neutrino.server.db.tables import (
     router_ports,
     routers,
 )
+from neutrino.model import agents as words
+from neutrino.model import device_owners
+from neutrino.model import routing as m
+from neutrino.model.kinds import KINDS
+from neutrino.model.state import FixedIp, Port
+from neutrino.server.db import tables as t
+from neutrino.server.db.reads import RowsLookup
 from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import NO_ADDITIONS, Added, Additions, Affects, Changed, Feed, Placed, Reference
 from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, one_of, read_ids, read_rows, select, texts

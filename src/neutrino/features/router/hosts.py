@@ -14,13 +14,13 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.tables import router_l3_agents, router_ports, routers
 from neutrino.model import agents as words
 from neutrino.model.agents import DVR_MODES
 from neutrino.model.device_owners import GATEWAY, HA_INTERFACE, INTERFACES, SNAT
 from neutrino.model.trunks import SUBPORT_OWNER
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup
-from neutrino.server.db.tables import router_l3_agents, router_ports, routers
 from neutrino.server.feed.readers.rows import Ids, grouped, one_of, read_rows
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 

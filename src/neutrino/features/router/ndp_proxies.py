@@ -21,6 +21,7 @@ from neutrino.features.router.errors import (
 from neutrino.features.router.routers import view as router_view
 from neutrino.features.router.routers.ndp import ipv6_scope
 from neutrino.features.router.routers.router_ports import read_ports
+from neutrino.features.router.tables import ndp_proxies, routers
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.collection import Collection, one_by_one
@@ -28,7 +29,6 @@ from neutrino.server.context import Context
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.reads import Lookup, read, scalars
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.tables import ndp_proxies, routers
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.ml2.ports.uses import Write

@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 from neutrino.features.router.errors import DeviceIDNotOwnedByTenant, FipAssociated
 from neutrino.features.router.floating_ips import floating_ips
 from neutrino.features.router.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED
+from neutrino.features.router.tables import floatingips, port_forwardings, router_ports, routers
 from neutrino.model.device_owners import FLOATING, GATEWAY, HA_PORT, INTERFACES, SNAT
 from neutrino.model.objects import Object
 from neutrino.server import errors
@@ -23,7 +24,6 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode, exists, update_row
 from neutrino.server.db.reads import Lookup, RowsLookup, first, read
-from neutrino.server.db.tables import floatingips, port_forwardings, router_ports, routers
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.ports.uses import Write
 from neutrino.server.uses import UnusedPorts
@@ -35,6 +35,17 @@ REFERENCES = (
     floatingips.c.port_id,
     port_forwardings.c.internal_port_id,
 )  # to ports that are in use here
+# Gateway and floating IP ports belong to no project; the router or floating IP names the one that uses them.
+EXTERNAL_USERS = (
+    (
+        routers.c.project_id,
+        t.ports.c.network_id,
+        router_ports.c.router_id == routers.c.id,
+        router_ports.c.port_id == t.ports.c.id,
+        router_ports.c.port_type == GATEWAY,
+    ),
+    (floatingips.c.project_id, floatingips.c.floating_network_id),
+)
 _PORT = sa.bindparam("port", type_=sa.String)
 _USERS = Lookup(
     sa.select(router_ports.c.port_id)

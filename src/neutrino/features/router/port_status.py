@@ -15,9 +15,9 @@ import sqlalchemy as sa
 
 from neutrino.features.router.hosts import LOCAL_HOSTS, read_router_hosts
 from neutrino.features.router.routers.router_ports import VIF_DISTRIBUTED
+from neutrino.features.router.tables import distributed_port_hosts, router_l3_agents, router_ports
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.tables import distributed_port_hosts, router_l3_agents, router_ports
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.feed.reports.reports import PortReports
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND

@@ -8,10 +8,10 @@ from sqlalchemy.engine import Connection
 
 from neutrino.features.router.feed import read_agent_gateways, read_bases
 from neutrino.features.router.hosts import read_agent_modes, read_local_hosts, read_placements
+from neutrino.features.router.tables import floatingips, port_forwardings, router_ports, routers
 from neutrino.server import features
 from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db import tables as t
-from neutrino.server.db.tables import floatingips, port_forwardings, router_ports, routers
 from neutrino.server.feed.readers.rows import build, read_ids, read_rows
 from neutrino.server.trace.routing import PublicAddress, Routing
 from neutrino.server.trace.values import Placement, TracedFloatingIp, TracedForwarding, TracedRouter

@@ -8,6 +8,7 @@ from sqlalchemy.engine import Connection
 from neutrino.features.flavors.collection import check_flavor
 from neutrino.features.flavors.resources import VPN
 from neutrino.features.router.routers import view as router_view
+from neutrino.features.router.tables import router_ports, routers
 from neutrino.features.vpn import checks
 from neutrino.features.vpn.errors import RouterIsNotExternal, SubnetIsNotConnectedToRouter, VPNServiceInUse
 from neutrino.features.vpn.tables import ipsec_site_connections, vpnservices
@@ -61,21 +62,19 @@ def change_router(tx: Transaction, router_id: str, *, is_needed: bool) -> None:
     """
     tx.record("router", router_id)
     if is_needed:
-        next_one = {"revision_number": t.routers.c.revision_number + 1}
+        next_one = {"revision_number": routers.c.revision_number + 1}
         tx.change(
-            sa.update(t.routers)
-            .where(t.routers.c.id == router_id, t.routers.c.gw_network_id.is_not(None))
-            .values(next_one)
+            sa.update(routers).where(routers.c.id == router_id, routers.c.gw_network_id.is_not(None)).values(next_one)
         )
 
 
 def is_connected(connection: Connection, router_id: str, subnet_id: str) -> bool:
     """Whether the router has an interface on the subnet."""
-    interface = t.router_ports.c.router_id == router_id, t.router_ports.c.port_type.in_(INTERFACES)
+    interface = router_ports.c.router_id == router_id, router_ports.c.port_type.in_(INTERFACES)
     return exists(
         connection,
         *interface,
-        t.ip_allocations.c.port_id == t.router_ports.c.port_id,
+        t.ip_allocations.c.port_id == router_ports.c.port_id,
         t.ip_allocations.c.subnet_id == subnet_id,
     )
 

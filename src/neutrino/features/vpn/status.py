@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from neutrino.features.router.tables import router_l3_agents
 from neutrino.features.vpn.tables import ipsec_site_connections, vpnservices
 from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.tables import router_l3_agents
 from neutrino.server.feed.reports.rules import one_line
 
 LOG = logging.getLogger(__name__)

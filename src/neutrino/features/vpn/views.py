@@ -4,6 +4,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from neutrino.features.router.tables import routers
 from neutrino.features.vpn.errors import (
     IKEPolicyNotFound,
     IPsecPolicyNotFound,
@@ -19,7 +20,6 @@ from neutrino.features.vpn.tables import (
     vpnservices,
 )
 from neutrino.server.db import tables as t
-from neutrino.server.db.tables import routers
 from neutrino.server.db.view import View
 
 _HIDDEN = ("revision_number",)

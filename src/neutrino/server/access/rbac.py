@@ -7,7 +7,7 @@ A network shows its policies (`shared`, `router:external`), so they increment th
 external access makes a network external, and deleting the last one makes it internal.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -32,22 +32,10 @@ VIEW = View(t.rbac_policies, renamed={"target_tenant": "target_project"}, not_fo
 GATEWAYS = (GATEWAY, FLOATING)
 
 
-def _users_of_networks() -> Mapping[str, Users]:
-    return {
-        SHARED: [(t.ports.c.project_id, t.ports.c.network_id)],
-        EXTERNAL: [
-            (t.ports.c.project_id, t.ports.c.network_id, t.ports.c.device_owner.in_(GATEWAYS)),
-            # Gateway and floating IP ports belong to no project; the router or floating IP names the one that uses them.
-            (
-                t.routers.c.project_id,
-                t.ports.c.network_id,
-                t.router_ports.c.router_id == t.routers.c.id,
-                t.router_ports.c.port_id == t.ports.c.id,
-                t.router_ports.c.port_type == GATEWAY,
-            ),
-            (t.floatingips.c.project_id, t.floatingips.c.floating_network_id),
-        ],
-    }
+def _networks(external_users: Users) -> Shareable:
+    gateways = t.ports.c.project_id, t.ports.c.network_id, t.ports.c.device_owner.in_(GATEWAYS)
+    users = {SHARED: [(t.ports.c.project_id, t.ports.c.network_id)], EXTERNAL: [gateways, *external_users]}
+    return Shareable(kind="network", table=t.networks, users=lambda: users)
 
 
 def _shared(kind: str, table: sa.Table, *user: Any) -> Shareable:
@@ -55,7 +43,6 @@ def _shared(kind: str, table: sa.Table, *user: Any) -> Shareable:
 
 
 CORE = (
-    Shareable(kind="network", table=t.networks, users=_users_of_networks),
     _shared(
         "security_group",
         t.security_groups,
@@ -76,9 +63,12 @@ class RbacPolicies(Collection):
         Extension("rbac-subnetpool", "Add subnetpool type to RBAC", "Subnet pools can be shared."),
     )
 
-    def __init__(self, db: Database, quotas: Quotas, of_features: Sequence[Shareable] = ()) -> None:
+    def __init__(
+        self, db: Database, quotas: Quotas, of_features: Sequence[Shareable] = (), external_users: Users = ()
+    ) -> None:
+        """`external_users`: what uses external networks, beside ports that belong to a project."""
         super().__init__(db, VIEW, quotas)
-        self._kinds = {one.kind: one for one in (*CORE, *of_features)}
+        self._kinds = {one.kind: one for one in (_networks(external_users), *CORE, *of_features)}
         self.collections = ((rbac_policy(tuple(self._kinds)), self),)
 
     def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:

@@ -22,6 +22,7 @@ from neutrino.features.router.errors import (
     PortHasPortForwarding,
     RouterNotFound,
 )
+from neutrino.features.router.tables import floatingips, port_forwardings, router_l3_agents, router_ports, routers
 from neutrino.model import agents as words
 from neutrino.model.device_owners import FLOATING, GATEWAY, INTERFACES
 from neutrino.model.objects import Object
@@ -32,7 +33,6 @@ from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.tables import floatingips, port_forwardings, router_l3_agents, router_ports, routers
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added, View
 from neutrino.server.ml2.networks import Networks

@@ -18,13 +18,13 @@ from neutrino.features.router.errors import (
 )
 from neutrino.features.router.floating_ips import floating_ips
 from neutrino.features.router.floating_ips.floating_ips import bump_routers, revision_of, router_between
+from neutrino.features.router.tables import floatingips, port_forwardings
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.collection import ChildCollection
 from neutrino.server.context import Context
 from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.tables import floatingips, port_forwardings
 from neutrino.server.db.transaction import UNLIMITED
 from neutrino.server.db.view import View
 from neutrino.server.ml2.views import PORTS

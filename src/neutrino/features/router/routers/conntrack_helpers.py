@@ -10,13 +10,13 @@ import sqlalchemy as sa
 
 from neutrino.features.router.errors import ConntrackHelperNotAllowed, ConntrackHelperNotFound, InvalidProtocolForHelper
 from neutrino.features.router.routers import view as router_view
+from neutrino.features.router.tables import conntrack_helpers, routers
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.collection import ChildCollection
 from neutrino.server.context import Context
 from neutrino.server.db.objects import as_row, new_id, update_row
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.tables import conntrack_helpers, routers
 from neutrino.server.db.view import View
 from neutrino.server.host_limits import check_number
 

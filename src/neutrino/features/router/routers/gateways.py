@@ -21,13 +21,13 @@ from neutrino.features.router.routers.port_layout import PortTarget, RouterPort,
 from neutrino.features.router.routers.router_ports import RouterPorts, read_agents
 from neutrino.features.router.routers.rules import check_overlap, check_routes, refuse
 from neutrino.features.router.scheduling.scheduler import L3Scheduler
+from neutrino.features.router.tables import floatingips
 from neutrino.model.device_owners import GATEWAY
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db.objects import exists
 from neutrino.server.db.reads import read_together
-from neutrino.server.db.tables import floatingips
 from neutrino.server.ml2.operations import Writes
 from neutrino.server.ml2.views import reading_subnets, subnets_of
 from neutrino.server.uses import RouterUse

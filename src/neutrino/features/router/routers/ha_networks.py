@@ -18,6 +18,7 @@ from msgspec import UNSET
 from sqlalchemy.engine import Connection
 
 from neutrino.features.router.errors import DuplicatedHANetwork, NoVRIDAvailable
+from neutrino.features.router.tables import ha_networks, ha_router_networks, routers
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.resources.network import NETWORK
@@ -25,7 +26,6 @@ from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
 from neutrino.server.db.session import Database, Stale, retried
-from neutrino.server.db.tables import ha_networks, ha_router_networks, routers
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.subnets import Subnets

@@ -24,6 +24,7 @@ from neutrino.features.router.routers.port_layout import Address, PortTarget, Ro
 from neutrino.features.router.routers.prefix_delegation import PrefixDelegation
 from neutrino.features.router.routers.router_ports import RouterPorts, read_agents, read_ports, read_router
 from neutrino.features.router.scheduling.scheduler import L3Scheduler
+from neutrino.features.router.tables import floatingips, port_forwardings, router_ports, routers
 from neutrino.model.device_owners import INTERFACES
 from neutrino.model.objects import Object
 from neutrino.server import errors
@@ -33,7 +34,6 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists, update_row
 from neutrino.server.db.session import Database, Stale, retried
-from neutrino.server.db.tables import floatingips, port_forwardings, router_ports, routers
 from neutrino.server.ml2.cascade import Release
 from neutrino.server.ml2.operations import NO_EVENT, PendingWrite, Writes
 from neutrino.server.ml2.views import SUBNETS, subnets_of

@@ -15,10 +15,10 @@ from neutrino.features.router.errors import (
     RouterInterfaceInUseByNDPProxy,
     RouterIPv6GatewayInUse,
 )
+from neutrino.features.router.tables import ndp_proxies
 from neutrino.model.objects import Values
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists
-from neutrino.server.db.tables import ndp_proxies
 
 _INVALID = "The router has no external gateway or the external gateway port has no IPv6 address or IPv6 address scope"
 

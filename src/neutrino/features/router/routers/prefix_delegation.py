@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection
 from neutrino.features.router.routers.port_layout import RouterPort
 from neutrino.features.router.routers.router_ports import read_ports
 from neutrino.features.router.routers.rules import check_overlap
+from neutrino.features.router.tables import router_l3_agents, router_ports, routers
 from neutrino.model import agents as words
 from neutrino.model.device_owners import INTERFACES, SNAT
 from neutrino.model.objects import Object
@@ -26,7 +27,6 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import changed, update_row
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.tables import router_l3_agents, router_ports, routers
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam.delegated import PROVISIONAL, addressing, is_delegated, is_on, renumbered, usable_prefix
 from neutrino.server.ipam.subnet_rules import check_overlap as check_siblings

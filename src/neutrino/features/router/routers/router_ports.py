@@ -14,13 +14,13 @@ from sqlalchemy.engine import Connection
 from neutrino.features.router.routers import port_layout as layout
 from neutrino.features.router.routers import view as router_view
 from neutrino.features.router.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort
+from neutrino.features.router.tables import router_l3_agents, router_ports
 from neutrino.model import device_owners
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, Read, read, read_together
 from neutrino.server.db.session import Stale
-from neutrino.server.db.tables import router_l3_agents, router_ports
 from neutrino.server.ipam.allocation import Allocator
 from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.networks import Networks

@@ -33,6 +33,7 @@ from neutrino.features.router.routers.prefix_delegation import PrefixDelegation
 from neutrino.features.router.routers.router_ports import RouterInputs, RouterPorts, read_router
 from neutrino.features.router.routers.rules import check_overlap, check_routes, refuse, routes_added, routes_removed
 from neutrino.features.router.scheduling.scheduler import L3Scheduler
+from neutrino.features.router.tables import floatingips, router_l3_agents, router_ports, routers
 from neutrino.model import agents as words
 from neutrino.model.device_owners import GATEWAY
 from neutrino.model.objects import Object
@@ -44,7 +45,6 @@ from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, exists, fresh, new_id, update_row
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.tables import floatingips, router_l3_agents, router_ports, routers
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.ml2.operations import Operations, Writes
 from neutrino.server.quota.quotas import Quotas

@@ -13,10 +13,11 @@ from sqlalchemy.engine import Connection
 
 from neutrino.features.router.errors import RouterNotFound
 from neutrino.features.router.scheduling.candidates import PLACEMENTS, STATUS
+from neutrino.features.router.tables import routers
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, scalar
-from neutrino.server.db.tables import Json, routers
+from neutrino.server.db.tables import Json
 from neutrino.server.db.view import BATCH, Added, View
 
 _GATEWAY_IPS = sa.select(t.ports.c.fixed_ips).where(t.ports.c.id == routers.c.gw_port_id).scalar_subquery()

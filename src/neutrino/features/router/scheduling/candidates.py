@@ -14,11 +14,11 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from neutrino.features.router.errors import RouterNotFound
+from neutrino.features.router.tables import router_l3_agents, router_ports, routers
 from neutrino.model import agents as words
 from neutrino.model.agents import DVR, DVR_MODES, DVR_NO_EXTERNAL, DVR_SNAT, LEGACY
 from neutrino.model.device_owners import GATEWAY, INTERFACES
 from neutrino.server.db import tables as t
-from neutrino.server.db.tables import router_l3_agents, router_ports, routers
 from neutrino.server.scheduling.placements import Candidate, PlacementTable, choose
 
 Router = Mapping[str, Any]

@@ -18,6 +18,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.features.router.tables import floatingips, routers
 from neutrino.model import agents as words
 from neutrino.model.device_owners import AGENT_GATEWAY
 from neutrino.model.objects import Object
@@ -25,7 +26,6 @@ from neutrino.server import errors
 from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
-from neutrino.server.db.tables import floatingips, routers
 from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations

@@ -28,6 +28,7 @@ from neutrino.features.router.routers.port_layout import RouterAgent, RouterPort
 from neutrino.features.router.routers.router_ports import RouterPorts, read_agents, read_router, reading_router
 from neutrino.features.router.scheduling import candidates as l3
 from neutrino.features.router.scheduling.candidates import DOWN, fits, mode, needs_agent
+from neutrino.features.router.tables import floatingips, router_l3_agents, router_ports, routers
 from neutrino.model import agents as words
 from neutrino.model.objects import Object
 from neutrino.model.routing import ACTIVE, STANDBY
@@ -36,7 +37,6 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.reads import read, read_together
 from neutrino.server.db.session import retried
-from neutrino.server.db.tables import floatingips, router_l3_agents, router_ports, routers
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.registry import AgentReport, check_agent
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite, Writes, pending_statement

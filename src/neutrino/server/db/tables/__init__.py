@@ -9,7 +9,7 @@ from neutrino.server.db.tables.access import quota_usages, quotas, rbac_policies
 from neutrino.server.db.tables.changes import change_head, changes
 from neutrino.server.db.tables.columns import Json, counted_rows, histories, history_of, metadata, quota_of
 from neutrino.server.db.tables.drivers import journal, network_attributes, port_attributes, subnet_attributes
-from neutrino.server.db.tables.hosts import agents, host_credentials, host_queries, server_processes
+from neutrino.server.db.tables.hosts import agents, dvr_host_macs, host_credentials, host_queries, server_processes
 from neutrino.server.db.tables.networks import (
     address_scopes,
     network_dhcp_agents,
@@ -26,20 +26,6 @@ from neutrino.server.db.tables.ports import (
     port_security_groups,
     ports,
     provisioning_blocks,
-)
-from neutrino.server.db.tables.routers import (
-    auto_allocated_topologies,
-    conntrack_helpers,
-    distributed_port_hosts,
-    dvr_host_macs,
-    floatingips,
-    ha_networks,
-    ha_router_networks,
-    ndp_proxies,
-    port_forwardings,
-    router_l3_agents,
-    router_ports,
-    routers,
 )
 from neutrino.server.db.tables.security_groups import (
     default_security_group_rules,

@@ -50,3 +50,6 @@ server_processes = table(
     text(20, "started_at", "seen_at"),
     json("details", empty="{}"),
 )
+
+# The source MAC of a host's distributed routers. The MAC of a router's port exists on every host, so it is never sent.
+dvr_host_macs = table("dvr_host_macs", text(255, "host", primary_key=True), text(32, "mac_address", unique=True))

@@ -120,9 +120,6 @@ ndp_proxies = object_table(
     sa.UniqueConstraint("router_id", "ip_address"),
 )
 
-# The source MAC of a host's distributed routers. The MAC of a router's port exists on every host, so it is never sent.
-dvr_host_macs = table("dvr_host_macs", text(255, "host", primary_key=True), text(32, "mac_address", unique=True))
-
 # The hosts that reported a distributed router's port as wired; such a port has no binding to one host.
 distributed_port_hosts = table("distributed_port_hosts", owner("port_id", "ports"), text(255, "host", primary_key=True))
 
