@@ -29,8 +29,12 @@ def in_snat(lab: Lab, router: Object, host: str, *argv: str, check: bool = True)
 
 
 def gaps(ping: Pinging) -> list[int]:
-    """Requests without a reply before the last one that was answered: later ones were under way at the end."""
-    return [number for number in range(1, max(ping.received)) if number not in ping.received]
+    """Requests without a reply between the first and the last one that was answered.
+
+    The test begins with the first answer, before which addresses are resolved; later ones were under way at the end.
+    """
+    answered = ping.received
+    return [number for number in range(min(answered), max(answered)) if number not in answered]
 
 
 # --- what is left -----------------------------------------------------------------------------------------------------
