@@ -75,7 +75,7 @@ class Cloud:
     def post(self, path: str, body: Values) -> Object:
         return self.request("POST", path, json=body)
 
-    def request(self, method: str, path: str, **options: Any) -> Object:
+    def request(self, method: str, path: str, **options: object) -> Object:
         from keystoneauth1 import exceptions
 
         try:

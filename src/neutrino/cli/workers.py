@@ -110,13 +110,13 @@ class Respawns:
 class Supervisor(Granian):  # type: ignore[misc,valid-type]
     """Granian's server with a higher limit on worker deaths, and with replacement of workers without a reload."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)
         self.respawned_wrks = self.respawns = Respawns()
         self._is_hangup = self._is_reload = False
         super().on_reload(self._begin_reload)
 
-    def signal_handler_reload(self, *args: Any, **more: Any) -> None:
+    def signal_handler_reload(self, *args: object, **more: object) -> None:
         self._is_hangup = True
         super().signal_handler_reload(*args, **more)
 

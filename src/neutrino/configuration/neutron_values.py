@@ -183,7 +183,7 @@ class _Name(types.String):
         super().__init__(type_name=type_name)
         self._read = read
 
-    def __call__(self, value: Any) -> str:
+    def __call__(self, value: object) -> str:
         return self._read(str(value).strip())
 
     def __repr__(self) -> str:
@@ -203,7 +203,7 @@ class _NameList(_Name):
         names = [self._read(text) for text in texts if text]
         return [name for name in dict.fromkeys(names) if name != INCLUDED]
 
-    def format_defaults(self, default: Any, sample_default: Any = None) -> list[str]:
+    def format_defaults(self, default: Any, sample_default: object = None) -> list[str]:
         return [",".join(default)]
 
 

@@ -32,7 +32,7 @@ def digest_of_type(type_: type) -> str:
     return text_of(number_of(msgspec.json.encode(schema, order="deterministic")))
 
 
-def _without_descriptions(schema: Any) -> Any:
+def _without_descriptions(schema: object) -> Any:
     """Without docstrings, which change more often than fields. A field of that name is a mapping, and stays."""
     match schema:
         case dict():

@@ -3,7 +3,7 @@
 import http.client
 import json
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 from urllib.parse import urlencode, urlsplit
 
 from neutrino.lab.errors import LabError
@@ -27,10 +27,10 @@ class ApiClient:
 
     url: str
 
-    def create(self, kind: str, **values: Any) -> Object:
+    def create(self, kind: str, **values: object) -> Object:
         return cast(Object, self.request("POST", _path(kind), {kind: values})[kind])
 
-    def update(self, kind: str, key: str, **values: Any) -> Object:
+    def update(self, kind: str, key: str, **values: object) -> Object:
         return cast(Object, self.request("PUT", f"{_path(kind)}/{key}", {kind: values})[kind])
 
     def show(self, kind: str, key: str) -> Object:

@@ -6,7 +6,7 @@ import socket
 import socketserver
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import generate_latest
 from prometheus_client.core import Metric
@@ -34,7 +34,7 @@ def serving(directory: Path, registry: Collector) -> Iterator[None]:
     class Server(socketserver.ThreadingUnixStreamServer):
         daemon_threads = True
 
-        def handle_error(self, request: Any, client_address: Any) -> None:
+        def handle_error(self, request: object, client_address: object) -> None:
             LOG.debug("metrics could not be written to the socket", exc_info=True)
 
     path = directory / NAME

@@ -141,7 +141,7 @@ class _Server(ThreadingHTTPServer):
         if self._context is not None:
             self._context.watch.check()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         LOG.debug("a request for metrics of %s failed", client_address, exc_info=True)
 
 
@@ -166,7 +166,7 @@ class _Handler(MetricsHandler):
         else:
             super().do_GET()
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         LOG.debug(format, *args)
 
 

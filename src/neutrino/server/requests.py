@@ -55,7 +55,7 @@ def observed(app: Wsgi, log_requests: str, behind_proxy: bool = False) -> Wsgi:
         answered = "500"  # if the application raises
         sent: Headers = ()
 
-        def start(status: str, headers: Headers, *rest: Any) -> Any:
+        def start(status: str, headers: Headers, *rest: object) -> Any:
             nonlocal answered, sent
             answered, sent = status[:3], headers
             return start_response(status, [*headers, (ID_HEADER, name)], *rest)

@@ -100,7 +100,7 @@ class HostObjects:
                 yield gateway_namespace(router), device(HA, router.ha.interface.id), router.ha.interface
 
 
-def _addresses(each: Any) -> Iterator[str]:
+def _addresses(each: object) -> Iterator[str]:
     fixed = getattr(each, "fixed_ips", ())
     yield from (item.ip_address for item in fixed)
     yield from getattr(each, "ip_addresses", ())

@@ -86,7 +86,7 @@ class Front:
             del handled[thread]
         return answer if isinstance(answer, list) else self._sent(answer, address, start_response)
 
-    def _sent(self, answer: Any, address: str, start_response: StartResponse) -> Any:
+    def _sent(self, answer: object, address: str, start_response: StartResponse) -> Any:
         """An answer in parts, which granian's thread sends; the application's thread is free."""
         if not _is_full(list(self._streams.copy().values()), address, MAX_STREAMS):
             return _Stream(answer, address, self._streams)

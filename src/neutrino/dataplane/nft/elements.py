@@ -71,7 +71,7 @@ def _ip(word: str) -> str:
     return str(network.network_address) if network.prefixlen == network.max_prefixlen else str(network)
 
 
-def element_from_json(value: Any, type_: str) -> str:
+def element_from_json(value: object, type_: str) -> str:
     """One element of what `nft -j` lists: of a map, a pair."""
     sides = value if isinstance(value, list) else [value]
     return canonical_element(" : ".join(map(_side, sides)), type_)

@@ -4,7 +4,6 @@ A group's revision counts each added or removed address, as in Neutron: a new gr
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from neutrino.features.address_group.tables import address_groups
 from neutrino.model.addresses import parse_network
@@ -80,7 +79,7 @@ class AddressGroups(Listing):
     # --- addresses ------------------------------------------------------------------------------------------------
 
     @retried
-    def add_addresses(self, context: Context, key: str, body: Any) -> Object:
+    def add_addresses(self, context: Context, key: str, body: object) -> Object:
         asked = parse_addresses(body)
         before = self._load(key, context)
         known = set(before["addresses"])
@@ -92,7 +91,7 @@ class AddressGroups(Listing):
         return self._with_addresses(before, together, len(asked))
 
     @retried
-    def remove_addresses(self, context: Context, key: str, body: Any) -> Object:
+    def remove_addresses(self, context: Context, key: str, body: object) -> Object:
         asked = parse_addresses(body)
         before = self._load(key, context)
         known, gone = set(before["addresses"]), set(asked)
@@ -122,7 +121,7 @@ class AddressGroups(Listing):
             return VIEW.get(connection, key, context.project_id, revision=revision)
 
 
-def parse_addresses(body: Any) -> list[str]:
+def parse_addresses(body: object) -> list[str]:
     """The addresses of an action's body as CIDRs, each once; a single address is a network of its own."""
     addresses = body.get("addresses") if isinstance(body, dict) else None
     if not isinstance(addresses, list):
@@ -132,7 +131,7 @@ def parse_addresses(body: Any) -> list[str]:
     return list(dict.fromkeys(_parse_address(address) for address in addresses))
 
 
-def _parse_address(address: Any) -> str:
+def _parse_address(address: object) -> str:
     try:
         if not isinstance(address, str):
             raise ValueError

@@ -5,7 +5,6 @@ floating IPs; the feed derives the speakers from their changes.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -46,7 +45,7 @@ class BgpSpeakers(Collection):
     # --- peers ----------------------------------------------------------------------------------------------------
 
     @retried
-    def add_bgp_peer(self, context: Context, key: str, body: Any) -> Object:
+    def add_bgp_peer(self, context: Context, key: str, body: object) -> Object:
         peer_id = _id_in(body, "bgp_peer_id")
         with self.db.read() as connection:
             before = self.load(connection, context, key, None)
@@ -62,7 +61,7 @@ class BgpSpeakers(Collection):
         return {"bgp_peer_id": peer_id}
 
     @retried
-    def remove_bgp_peer(self, context: Context, key: str, body: Any) -> Object:
+    def remove_bgp_peer(self, context: Context, key: str, body: object) -> Object:
         peer_id = _id_in(body, "bgp_peer_id")
         linked = sa.and_(bgp_speaker_peers.c.bgp_speaker_id == key, bgp_speaker_peers.c.bgp_peer_id == peer_id)
         missing = BgpSpeakerPeerNotAssociated(bgp_peer_id=peer_id, bgp_speaker_id=key)
@@ -72,7 +71,7 @@ class BgpSpeakers(Collection):
     # --- networks -------------------------------------------------------------------------------------------------
 
     @retried
-    def add_gateway_network(self, context: Context, key: str, body: Any) -> Object:
+    def add_gateway_network(self, context: Context, key: str, body: object) -> Object:
         network_id = _id_in(body, "network_id")
         with self.db.read() as connection:
             before = self.load(connection, context, key, None)
@@ -90,7 +89,7 @@ class BgpSpeakers(Collection):
         return {"network_id": network_id}
 
     @retried
-    def remove_gateway_network(self, context: Context, key: str, body: Any) -> Object:
+    def remove_gateway_network(self, context: Context, key: str, body: object) -> Object:
         network_id = _id_in(body, "network_id")
         linked = sa.and_(bgp_speaker_networks.c.bgp_speaker_id == key, bgp_speaker_networks.c.network_id == network_id)
         missing = BgpSpeakerNetworkNotAssociated(network_id=network_id, bgp_speaker_id=key)
@@ -117,7 +116,7 @@ class BgpSpeakers(Collection):
             return {"advertised_routes": [route._asdict() for route in read_routes(connection, speaker)]}
 
 
-def _id_in(body: Any, name: str) -> str:
+def _id_in(body: object, name: str) -> str:
     """The id that the body of an action names."""
     value = body.get(name) if isinstance(body, dict) else None
     if value is None:

@@ -15,6 +15,7 @@ from oslo_config import cfg
 
 from neutrino.errors import RefusedToStart
 from neutrino.features.dns.driver_api import ForeignRecords, Incomplete, RecordSet, Refused, Unreachable
+from neutrino.model.objects import Object, Values
 
 GROUP = "designate"
 REQUEST_TIMEOUT = 20.0
@@ -25,7 +26,7 @@ _PTR_DESCRIPTION = "Zone for reverse lookups, made by the network service."
 @dataclass(frozen=True)
 class Answer:
     status: int
-    body: Mapping[str, Any]
+    body: Values
 
 
 # method, path, query, body, project to act as (None: the service's own)
@@ -93,7 +94,7 @@ class Designate:
         self,
         zone_id: str,
         record_set: RecordSet,
-        found: Mapping[str, Any] | None,
+        found: Values | None,
         addresses: frozenset[str],
         current: frozenset[str],
     ) -> None:
@@ -155,7 +156,7 @@ class Designate:
         zones = self._expect("GET", "/v2/zones", None, project, query={"name": name})["zones"]
         return next((str(zone["id"]) for zone in zones if zone["name"] == name), None)
 
-    def _record_set(self, zone_id: str, name: str, type_: str, project: str | None) -> Mapping[str, Any] | None:
+    def _record_set(self, zone_id: str, name: str, type_: str, project: str | None) -> Values | None:
         path, query = f"/v2/zones/{zone_id}/recordsets", {"name": name, "type": type_}
         found = self._expect("GET", path, None, project, query=query)["recordsets"]
         return next((one for one in found if (one["name"], one["type"]) == (name, type_)), None)
@@ -164,12 +165,12 @@ class Designate:
         self,
         method: str,
         path: str,
-        body: Any,
+        body: object,
         project: str | None,
         *,
         query: Mapping[str, str] | None = None,
         gone: bool = False,
-    ) -> Mapping[str, Any]:
+    ) -> Values:
         """The body of a successful response; `gone`: there is nothing to delete, which is as good."""
         if self._clock() > self._deadline:
             raise Unreachable(f"Designate is too slow: {LONGEST:g} s have passed before {method} {path}")
@@ -210,7 +211,7 @@ def keystone_call(conf: cfg.ConfigOpts) -> Call:
     base = url.rstrip("/").removesuffix("/v2") if url else None
     endpoint = None if base else {"service_type": "dns", "interface": "public", "region_name": region}
 
-    def call(method: str, path: str, query: Mapping[str, str] | None, body: Any, project: str | None) -> Answer:
+    def call(method: str, path: str, query: Mapping[str, str] | None, body: object, project: str | None) -> Answer:
         headers = {"Accept": "application/json"} | ({"X-Auth-Sudo-Project-ID": project} if project else {})
         try:
             response = session.request(
@@ -230,7 +231,7 @@ def keystone_call(conf: cfg.ConfigOpts) -> Call:
         except exceptions.ClientException as why:
             raise Unreachable(str(why)) from why
         try:
-            return Answer(response.status_code, msgspec.json.decode(response.content, type=dict[str, Any]))
+            return Answer(response.status_code, msgspec.json.decode(response.content, type=Object))
         except msgspec.MsgspecError:  # an empty response, or an error page
             return Answer(response.status_code, {})
 

@@ -1,10 +1,10 @@
 """Validation of firewall rules, and the status of firewall groups. Pure."""
 
 import ipaddress
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from neutrino.features.firewall import errors
+from neutrino.model.objects import Values
 from neutrino.server.api.resources.common import PROTOCOLS
 
 ACTIVE: Final = "ACTIVE"
@@ -23,7 +23,7 @@ RULE_MATCH: Final = (
 POLICIES: Final = ("ingress_firewall_policy_id", "egress_firewall_policy_id")
 
 
-def check_rule(rule: Mapping[str, Any]) -> None:
+def check_rule(rule: Values) -> None:
     """Refuse a rule whose attributes, each valid by itself, contradict each other."""
     if rule["source_port"] is not None or rule["destination_port"] is not None:
         if rule["protocol"] is None:
@@ -36,12 +36,12 @@ def check_rule(rule: Mapping[str, Any]) -> None:
             raise errors.FirewallIpAddressConflict(address=address, ip_version=rule["ip_version"])
 
 
-def is_enforced(group: Mapping[str, Any]) -> bool:
+def is_enforced(group: Values) -> bool:
     """Whether hosts filter the group's ports. As in neutron-fwaas, a group without any policy filters nothing."""
     return any(group[name] is not None for name in POLICIES)
 
 
-def shown_status(group: Mapping[str, Any], has_ports: bool) -> str:
+def shown_status(group: Values, has_ports: bool) -> str:
     """The status in the API of a group with its stored one: `views.py` has the same as an SQL expression."""
     if not has_ports or not is_enforced(group):
         return INACTIVE

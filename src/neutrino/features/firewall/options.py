@@ -8,6 +8,7 @@ from oslo_config import cfg
 from neutrino.errors import RefusedToStart
 from neutrino.features.firewall.checks import check_rule
 from neutrino.features.firewall.resources import ACTIONS, parse_address, parse_ports, parse_protocol
+from neutrino.model.objects import Object
 from neutrino.server.api.types import Invalid, Unconvertible
 from neutrino.server.errors import ApiError
 
@@ -58,7 +59,7 @@ _DEFAULT_RULES = [
 OPTIONS: Mapping[str | None, Sequence[cfg.Opt]] = {None: _GENERAL, GROUP: _DEFAULT_RULES}
 
 RULE_NAMES = tuple(f"default {direction} ipv{version}" for direction in DIRECTIONS for version in (4, 6))
-DefaultRules = Mapping[tuple[str, int], dict[str, Any]]  # by direction and IP version
+DefaultRules = Mapping[tuple[str, int], Object]  # by direction and IP version
 
 
 def default_rules(conf: cfg.ConfigOpts) -> DefaultRules:

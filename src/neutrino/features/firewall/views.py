@@ -101,7 +101,7 @@ def ports_of(connection: Connection, group_id: str) -> list[str]:
 
 def visible_rows(
     connection: Connection, context: Context, table: sa.Table, ids: Iterable[str], not_found: type[ApiError]
-) -> dict[str, Any]:
+) -> Object:
     """Project and sharing of these rules or policies by id; an error for one that the caller may not see."""
     wanted = list(dict.fromkeys(ids))
     if not wanted:

@@ -1,7 +1,5 @@
 """The attributes of networks and ports that QoS has, and the policy that new networks of a project get."""
 
-from typing import Any
-
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
@@ -23,7 +21,7 @@ _DEFAULT = Lookup(
 _OF_NETWORK = sa.select(t.networks.c.qos_policy_id).where(t.networks.c.id == t.ports.c.network_id).scalar_subquery()
 
 
-def _of_new_network(connection: Connection, context: Context, values: Object, default: Any) -> Object:
+def _of_new_network(connection: Connection, context: Context, values: Object, default: object) -> Object:
     policy_id = values.get("qos_policy_id")
     if policy_id is not None:
         use.check_policy(connection, context, policy_id)

@@ -6,20 +6,19 @@ is the same as long as port and rules are: Nova writes it into the binding profi
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.features.qos.rule_checks import MINIMUM_BANDWIDTH, MINIMUM_PACKET_RATE
 from neutrino.features.qos.tables import qos_policies
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.model.qos import ANY, EGRESS, INGRESS
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode
 
-Rules = Sequence[Mapping[str, Any]]
+Rules = Sequence[Values]
 NAME = "resource_request"
 NEEDS = ("id", "network_id", "binding:vnic_type", "qos_policy_id", "qos_network_policy_id")
 _TUNNEL_TRAIT = "CUSTOM_NETWORK_TUNNEL_PROVIDER"
@@ -86,5 +85,5 @@ def complete(connection: Connection, ports: Sequence[Object]) -> None:
         port[NAME] = resource_request(*about)
 
 
-def _policy(port: Mapping[str, Any]) -> str:
+def _policy(port: Values) -> str:
     return port["qos_policy_id"] or port["qos_network_policy_id"] or ""

@@ -1,12 +1,12 @@
 """Which rules a QoS policy may have together. Pure."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from neutrino.features.qos.errors import QoSRuleParameterConflict, QoSRulesConflict
+from neutrino.model.objects import Values
 from neutrino.model.qos import ANY
 
-Rule = Mapping[str, Any]
+Rule = Values
 MINIMUM_BANDWIDTH, MINIMUM_PACKET_RATE = "minimum_bandwidth", "minimum_packet_rate"
 # Placement allocates these minimums on the hosts of instances.
 PLACED = (MINIMUM_BANDWIDTH, MINIMUM_PACKET_RATE)
@@ -42,7 +42,7 @@ def _check_packet_rate(policy_id: str, rule: Rule, new: Rule) -> None:
         raise _conflict(policy_id, rule, rule["direction"], new["direction"])
 
 
-def _conflict(policy_id: str, rule: Rule, existing: Any, value: Any) -> QoSRuleParameterConflict:
+def _conflict(policy_id: str, rule: Rule, existing: object, value: object) -> QoSRuleParameterConflict:
     return QoSRuleParameterConflict(
         policy_id=policy_id, rule_value=value, existing_rule=rule["type"], existing_value=existing
     )

@@ -6,7 +6,6 @@ a rule is one change of one object for the hosts, however many ports have the po
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -162,5 +161,5 @@ class RuleTypes:
             raise errors.NotAuthorized()
         if key not in QOS_RULES:
             return None
-        shown: dict[str, Any] = {"type": key, "drivers": self._support.details(key)}
+        shown: Object = {"type": key, "drivers": self._support.details(key)}
         return shown if fields is None else {name: value for name, value in shown.items() if name in fields}

@@ -6,11 +6,11 @@ from typing import Any
 
 from neutrino.features.qos.errors import QosRuleNotSupported
 from neutrino.features.qos.resources import QOS_RULES
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server.ml2.attributes import Drivers
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, EnforcesQos, QosSupport
 
-Rule = Mapping[str, Any]
+Rule = Values
 _NOT_BOUND = ("", VIF_UNBOUND, VIF_FAILED, "distributed")
 
 

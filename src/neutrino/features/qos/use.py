@@ -3,7 +3,7 @@
 Without a policy none of these checks reads anything.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -25,7 +25,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.view import shareable_view
 from neutrino.server.ml2.attributes import Drivers
 
-Rules = Sequence[Mapping[str, Any]]
+Rules = Sequence[Values]
 VIEW = shareable_view(qos_policies, QosPolicyNotFound)
 # What may have a policy, with its name in errors. By the names of tables and columns: some are of another feature.
 _HOLDERS = {

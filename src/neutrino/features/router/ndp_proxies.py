@@ -4,8 +4,7 @@ Hosts get the proxies of a router as a part of it. A proxy is written on its rou
 request cannot remove the gateway or the interface that it needs.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -22,7 +21,7 @@ from neutrino.features.router.routers import view as router_view
 from neutrino.features.router.routers.ndp import ipv6_scope
 from neutrino.features.router.routers.router_ports import read_ports
 from neutrino.features.router.tables import ndp_proxies, routers
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.collection import Collection, one_by_one
 from neutrino.server.context import Context
@@ -102,7 +101,7 @@ def _decide(connection: Connection, context: Context, values: Object) -> tuple[O
     return router, address
 
 
-def _address(port: Mapping[str, Any], subnets: frozenset[str], values: Object) -> str:
+def _address(port: Values, subnets: frozenset[str], values: Object) -> str:
     """The requested address, or the first one on a subnet of the router."""
     own = {fixed["ip_address"]: fixed["subnet_id"] for fixed in port["fixed_ips"] if ":" in fixed["ip_address"]}
     if not own:

@@ -6,8 +6,6 @@ disassociated, and forwardings to the port are deleted.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -17,7 +15,7 @@ from neutrino.features.router.floating_ips import floating_ips
 from neutrino.features.router.floating_ips.floating_ips import DOWN, NOT_ASSOCIATED
 from neutrino.features.router.tables import floatingips, port_forwardings, router_ports, routers
 from neutrino.model.device_owners import FLOATING, GATEWAY, HA_PORT, INTERFACES, SNAT
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.context import Context
@@ -175,7 +173,7 @@ def _take_back(connection: Connection, port: Object) -> Write | None:
     return None
 
 
-def _gateways_without(connection: Connection, router: Mapping[str, Any], port_id: str) -> Object:
+def _gateways_without(connection: Connection, router: Values, port_id: str) -> Object:
     """The columns of a router without this gateway: the next one becomes the first."""
     ids = [router["gw_port_id"], *decode(router["extra_gw_port_ids"])]
     left = [gateway_id for gateway_id in ids if gateway_id not in (None, port_id)]

@@ -191,7 +191,7 @@ def _caller(conf: Configuration, group: str, service_type: str, version: str) ->
     interface, region = conf[group].endpoint_type, conf[group].region_name
     endpoint = {"service_type": service_type, "interface": interface, "region_name": region}
 
-    def call(method: str, path: str, body: Any) -> PlacementResponse:
+    def call(method: str, path: str, body: object) -> PlacementResponse:
         try:
             answer = session.request(
                 path,

@@ -4,16 +4,16 @@ Subports have no bindings of their own for a live migration. Where their parent 
 as inactive too, to prepare their patches before the instance arrives.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.features.trunk.tables import trunk_subports, trunks
+from neutrino.model.objects import Values
 from neutrino.model.roles import L2
 from neutrino.model.state import Port
 from neutrino.server.db import tables as t
@@ -41,9 +41,9 @@ _INACTIVE = (
 )
 
 
-def read_trunks(connection: Connection, ids: Ids) -> dict[str, Mapping[str, Any]]:
+def read_trunks(connection: Connection, ids: Ids) -> dict[str, Values]:
     """The fields of ports that are in trunks, by port. Not columns of the statement for ports: few ports are."""
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Values] = {}
     for row in read_rows(connection, _PARENTS, trunks.c.port_id, ids):
         found[row.port_id] = {"trunk_id": row.id}
     for row in read_rows(connection, _SUBPORTS, trunk_subports.c.port_id, ids):

@@ -8,7 +8,6 @@ external access makes a network external, and deleting the last one makes it int
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -38,7 +37,7 @@ def _networks(external_users: Users) -> Shareable:
     return Shareable(kind="network", table=t.networks, users=lambda: users)
 
 
-def _shared(kind: str, table: sa.Table, *user: Any) -> Shareable:
+def _shared(kind: str, table: sa.Table, *user: object) -> Shareable:
     return Shareable(kind=kind, table=table, users=lambda: {SHARED: [user]})
 
 

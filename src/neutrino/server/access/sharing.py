@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from neutrino.model.objects import Values
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import delete_row, new_id
 from neutrino.server.db.transaction import Transaction
@@ -46,7 +47,7 @@ def unshare_with_all(tx: Transaction, kind: str, object_id: str, action: str = S
     _delete(tx, c.object_type == kind, c.object_id == object_id, c.action == action, c.target_project == EVERYONE)
 
 
-def delete_object(tx: Transaction, table: sa.Table, before: Mapping[str, Any]) -> None:
+def delete_object(tx: Transaction, table: sa.Table, before: Values) -> None:
     """Delete an object, if it has not changed since `before` was read, with its policies and tags."""
     delete_row(tx, table, before)
     forget(tx, before["id"])

@@ -113,7 +113,7 @@ def _handle(authorizer: Authorizer, notify: Notify, objects: "TaggedObjects", ve
     return Reply(verb.status, None if verb.status == 204 or verb.single else {"tags": shown})
 
 
-def _given(tags: Any) -> list[str]:
+def _given(tags: object) -> list[str]:
     if isinstance(tags, list) and len(tags) > MAX_TAGS:
         raise errors.BadRequest(resource="tags", msg=f"an object has at most {MAX_TAGS} tags")
     try:

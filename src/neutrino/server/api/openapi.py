@@ -7,7 +7,6 @@ what older clients send ("true" for true, "4" for 4).
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from msgspec import UNSET
 
@@ -178,7 +177,7 @@ _COMMON: Json = {
 }
 
 
-def _query(name: str, schema: Json, description: str, **more: Any) -> Json:
+def _query(name: str, schema: Json, description: str, **more: object) -> Json:
     return {"name": name, "in": "query", "schema": schema, "description": description, **more}
 
 

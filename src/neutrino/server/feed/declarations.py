@@ -64,11 +64,11 @@ class Added:
         """The added fields of the object with this id."""
         return {**self.defaults, **{k: v for part in self.parts for k, v in part.get(key, {}).items()}}
 
-    def complete(self, base: Any) -> Any:
+    def complete(self, base: object) -> Any:
         """The object with the added fields of objects inside it."""
         return reduce(lambda value, add: add(value), self.inner, base)
 
-    def place(self, record: Any, base: Any) -> Any:
+    def place(self, record: object, base: object) -> Any:
         """The record as it is on the hosts that features place it on."""
         return reduce(lambda value, place: place(value, base), self.placed, record)
 

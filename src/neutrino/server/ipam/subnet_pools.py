@@ -7,7 +7,6 @@ such as removing prefixes or moving the pool to another address scope, claim the
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -149,13 +148,13 @@ class SubnetPools(Collection):
 
     # --- actions ------------------------------------------------------------------------------------------------------
 
-    def add_prefixes(self, context: Context, key: str, body: Any) -> Object:
+    def add_prefixes(self, context: Context, key: str, body: object) -> Object:
         more = _prefixes_of(body)
         changed = self._update(context, key, lambda before: {"prefixes": [*before["prefixes"], *more]})
         return {"prefixes": changed["prefixes"]}
 
     @retried
-    def remove_prefixes(self, context: Context, key: str, body: Any) -> Object:
+    def remove_prefixes(self, context: Context, key: str, body: object) -> Object:
         less = _prefixes_of(body)
         with self.db.read() as connection:
             before = load(connection, key)
@@ -175,7 +174,7 @@ class SubnetPools(Collection):
         return {"prefixes": left}
 
     @retried
-    def onboard_network_subnets(self, context: Context, key: str, body: Any) -> list[Object]:
+    def onboard_network_subnets(self, context: Context, key: str, body: object) -> list[Object]:
         """Put the existing subnets of a network in the pool, which gets their prefixes. All of one IP version at once."""
         network_id = _network_of(body)
         with self.db.read() as connection:
@@ -372,14 +371,14 @@ def _rescope_networks(tx: Transaction, pool: Object) -> None:
         tx.record("network", network_id)
 
 
-def _network_of(body: Any) -> str:
+def _network_of(body: object) -> str:
     network_id = body.get("network_id") if isinstance(body, dict) else None
     if not network_id:
         raise errors.InvalidInput(error_message="network_id must be given")
     return str(parse_attribute("network_id", Uuid(), network_id))
 
 
-def _prefixes_of(body: Any) -> list[str]:
+def _prefixes_of(body: object) -> list[str]:
     given = body.get("prefixes") if isinstance(body, dict) else None
     if not given or not isinstance(given, list):
         raise errors.HTTPBadRequest("The body must have a list of prefixes under 'prefixes'.")

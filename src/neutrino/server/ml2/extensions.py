@@ -60,7 +60,7 @@ class Extensions:
         columns = {name: _column(TABLES[kind], view, attribute) for name, attribute in added.items()}
         return view.extended(columns, {name: _filter(column) for name, column in columns.items()})
 
-    def process(self, operation: str, kind: str, values: Values, current: Object, **about: Any) -> Object:
+    def process(self, operation: str, kind: str, values: Values, current: Object, **about: object) -> Object:
         """The object with the attribute values that the drivers decide, each seeing those of the drivers before it."""
         if operation == "create":  # requests of the server's own services do not pass the API, which sets defaults
             defaults = {name: _default(attribute) for name, attribute in self._by_kind[kind].items()}

@@ -4,7 +4,6 @@ Open vSwitch and SR-IOV bind a port if a live agent on its host can wire one of 
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 from oslo_config import cfg
 
@@ -45,7 +44,7 @@ def _vnic_types(conf: cfg.ConfigOpts, group: str, supported: Collection[str]) ->
     return frozenset(supported) - prohibited
 
 
-def _reaches_physical_network(segment: Segment, mappings: Any) -> bool:
+def _reaches_physical_network(segment: Segment, mappings: object) -> bool:
     """Whether the host has a bridge (or devices) on the segment's physical network."""
     return isinstance(mappings, Mapping) and segment.physical_network in mappings
 

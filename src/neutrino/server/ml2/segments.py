@@ -6,7 +6,7 @@ A VLAN or tunnel id is in use if its row exists (unique `identity`); no table li
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import sqlalchemy as sa
 from msgspec import UNSET
@@ -84,7 +84,7 @@ class Segments:
             if name not in self.drivers:
                 raise ValueError(f"[ml2] project_network_types: {name!r} is not among type_drivers")
 
-    def driver(self, network_type: Any) -> TypeDriver:
+    def driver(self, network_type: object) -> TypeDriver:
         if not isinstance(network_type, str) or network_type not in self.drivers:
             raise errors.InvalidInput(
                 f"Invalid input for {TYPE}: {network_type!r} is not one of {sorted(self.drivers)}."
@@ -165,7 +165,7 @@ class Segments:
     # --- storing --------------------------------------------------------------------------------------------------
 
     def insert(
-        self, tx: Transaction, network_id: str, segments: Sequence[Segment], position: int = 0, **values: Any
+        self, tx: Transaction, network_id: str, segments: Sequence[Segment], position: int = 0, **values: object
     ) -> None:
         """`values`: name, description and times of segments that are created on their own."""
         at = now()

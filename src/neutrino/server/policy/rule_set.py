@@ -110,11 +110,11 @@ def _parsed(
     return checks, broken
 
 
-def _references(check: Any) -> set[str]:
+def _references(check: object) -> set[str]:
     return {each.match for each in leaves_of(check) if isinstance(each, policy.RuleCheck)}
 
 
-def _resolved(checks: Values, check: Any, default: str) -> set[str]:
+def _resolved(checks: Values, check: object, default: str) -> set[str]:
     """The rules that are evaluated for a check: the default rule for one that does not exist."""
     return {name if name in checks else default for name in _references(check)} & checks.keys()
 

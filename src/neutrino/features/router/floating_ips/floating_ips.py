@@ -5,7 +5,7 @@ the port and the external network. It therefore updates the router's row on the 
 was read: if the router loses its gateway or interface meanwhile, the association fails.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from neutrino.features.router.errors import (
 from neutrino.features.router.tables import floatingips, port_forwardings, router_l3_agents, router_ports, routers
 from neutrino.model import agents as words
 from neutrino.model.device_owners import FLOATING, GATEWAY, INTERFACES
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.collection import Listing, one_by_one
@@ -95,7 +95,7 @@ _COMPUTED = {
 VIEW = View(floatingips, computed=_COMPUTED, hidden=("name",), not_found=FloatingIPNotFound)
 
 
-def _api_floating_ip(floating_ip: Object, port: Mapping[str, Any] | None) -> Object:
+def _api_floating_ip(floating_ip: Object, port: Values | None) -> Object:
     """A floating IP that was just written, with its associated port, as the API shows it."""
     details = None if port is None else {name: port[name] for name in DETAILS}
     return {**floating_ip, "port_details": details}
@@ -307,7 +307,7 @@ def _association(floating_ip: Object | None) -> tuple[str, ...] | None:
     return tuple(floating_ip[name] for name in ("port_id", "fixed_ip_address", "floating_ip_address"))
 
 
-def _first_ipv4(port: Mapping[str, Any], network_id: str) -> str:
+def _first_ipv4(port: Values, network_id: str) -> str:
     address = next((f["ip_address"] for f in port["fixed_ips"] if ":" not in f["ip_address"]), None)
     if address is None:
         raise ExternalIpAddressExhausted(net_id=network_id)

@@ -4,7 +4,6 @@ A floating IP with port forwardings is associated with no port itself; its route
 Forwardings are written on the floating IP's revision, so two requests cannot forward the same external port.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,7 +18,7 @@ from neutrino.features.router.errors import (
 from neutrino.features.router.floating_ips import floating_ips
 from neutrino.features.router.floating_ips.floating_ips import bump_routers, revision_of, router_between
 from neutrino.features.router.tables import floatingips, port_forwardings
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.collection import ChildCollection
 from neutrino.server.context import Context
@@ -139,7 +138,7 @@ def _router_of(connection: Connection, context: Context, floating_ip: Object, ne
     return router
 
 
-def _with_ranges(values: Mapping[str, Any], given: Mapping[str, Any]) -> Object:
+def _with_ranges(values: Values, given: Values) -> Object:
     """Both forms of both sides: the range, and the single port of a range of one. The form that was given counts."""
     new = dict(values)
     for single, several in RANGES:
@@ -208,7 +207,7 @@ def _load(connection: Connection, floatingip_id: str, key: str) -> Object:
     return forwarding
 
 
-def _in_floating_ip(forwarding: Mapping[str, Any]) -> Object:
+def _in_floating_ip(forwarding: Values) -> Object:
     """The form in the floating IP: a range is shown only where there is no single port."""
     shown = {name: forwarding[name] for name in SHOWN_IN_FLOATING_IP}
     for single, several in RANGES:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from neutrino.features.router.resources import GATEWAYS
 from neutrino.features.router.routers import gateways
@@ -24,13 +23,13 @@ class ExternalGateways:
     db: Database
     routers: Routers
 
-    def add_external_gateways(self, context: Context, key: str, body: Any) -> Object:
+    def add_external_gateways(self, context: Context, key: str, body: object) -> Object:
         return self._change(context, key, _gateways_in(body), gateways.with_added)
 
-    def update_external_gateways(self, context: Context, key: str, body: Any) -> Object:
+    def update_external_gateways(self, context: Context, key: str, body: object) -> Object:
         return self._change(context, key, _gateways_in(body), gateways.with_replaced)
 
-    def remove_external_gateways(self, context: Context, key: str, body: Any) -> Object:
+    def remove_external_gateways(self, context: Context, key: str, body: object) -> Object:
         return self._change(context, key, _gateways_in(body), gateways.with_removed)
 
     @retried
@@ -45,7 +44,7 @@ class ExternalGateways:
         return {"router": self.routers.write_update(before, decision)}
 
 
-def _gateways_in(body: Any) -> list[Object]:
+def _gateways_in(body: object) -> list[Object]:
     """The gateways of a request."""
     router = body.get("router") if isinstance(body, dict) else None
     if not isinstance(router, dict) or set(router) != {"external_gateways"}:

@@ -5,9 +5,8 @@ A router has any number of gateway ports, on one or several external networks. T
 revision of the router, so that concurrent requests do not lose each other's gateways.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy.engine import Connection
 
@@ -23,7 +22,7 @@ from neutrino.features.router.routers.rules import check_overlap, check_routes, 
 from neutrino.features.router.scheduling.scheduler import L3Scheduler
 from neutrino.features.router.tables import floatingips
 from neutrino.model.device_owners import GATEWAY
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db.objects import exists
@@ -32,7 +31,7 @@ from neutrino.server.ml2.operations import Writes
 from neutrino.server.ml2.views import reading_subnets, subnets_of
 from neutrino.server.uses import RouterUse
 
-Info = Mapping[str, Any]  # an `external_gateway_info`
+Info = Values  # an `external_gateway_info`
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class GatewayRequest:
     network_id: str | None
     network: Object | None = None
     subnets: Sequence[Object] = ()
-    fixed_ips: Sequence[Mapping[str, Any]] = ()
+    fixed_ips: Sequence[Values] = ()
     enable_snat: bool = True
     qos_policy_id: str | None = None
 
@@ -83,7 +82,7 @@ class Wanted:
 # --- what a request asks for. Pure. -----------------------------------------------------------------------------------
 
 
-def gateway_ports(router: Mapping[str, Any], ports: Sequence[RouterPort]) -> list[RouterPort]:
+def gateway_ports(router: Values, ports: Sequence[RouterPort]) -> list[RouterPort]:
     """The gateway ports of a router, the first gateway first."""
     by_id = {port.id: port for port in ports}
     ids = [router["gw_port_id"], *router["extra_gw_port_ids"]]
@@ -143,7 +142,7 @@ def match(router_id: str, current: Sequence[RouterPort], info: Info) -> RouterPo
     return on_network[0] if on_network else None
 
 
-def _has(port: RouterPort, fixed: Mapping[str, Any]) -> bool:
+def _has(port: RouterPort, fixed: Values) -> bool:
     """Whether the port has the address, or an address on the subnet where only that is named."""
     if "ip_address" in fixed:
         return any(address.ip_address == fixed["ip_address"] for address in port.addresses)

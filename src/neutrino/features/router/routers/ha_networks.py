@@ -8,10 +8,10 @@ violates its foreign key, or the delete does; the loser decides again. So `ensur
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from msgspec import UNSET
@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.features.router.errors import DuplicatedHANetwork, NoVRIDAvailable
 from neutrino.features.router.tables import ha_networks, ha_router_networks, routers
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.api.resources.network import NETWORK
 from neutrino.server.context import admin_context
@@ -117,7 +117,7 @@ class HaNetworks:
             raise Stale from error
 
     @staticmethod
-    def refer(tx: Transaction, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
+    def refer(tx: Transaction, before: Values | None, after: Values) -> None:
         """Write the reference of a router to its HA network, in the transaction of the router."""
         old, new = None if before is None else before["ha_network_id"], after["ha_network_id"]
         if old == new:

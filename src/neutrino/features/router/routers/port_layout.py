@@ -12,9 +12,10 @@ depends on the current state alone, so it is the same whichever way the router g
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from neutrino.model.device_owners import DVR_INTERFACE, GATEWAY, HA_INTERFACE, HA_PORT, INTERFACE, INTERFACES, SNAT
+from neutrino.model.objects import Values
 from neutrino.model.routing import ACTIVE
 
 EVERY_HOST: Final = ""  # as the host of a distributed router's interfaces: bound to none, on all that need it
@@ -80,7 +81,7 @@ class PortPlan:
     add_ha_port_for: tuple[RouterAgent, ...]
 
 
-def interface_owner(router: Mapping[str, Any]) -> str:
+def interface_owner(router: Values) -> str:
     """The device owner of the ports on a router's own subnets."""
     if router["distributed"]:
         return DVR_INTERFACE
@@ -95,16 +96,16 @@ def central_host(agents: Sequence[RouterAgent], current: str = "") -> str:
     return current if current in hosts else (hosts[0] if hosts else "")
 
 
-def central_port_host(router: Mapping[str, Any], ports: Sequence[RouterPort]) -> str:
+def central_port_host(router: Values, ports: Sequence[RouterPort]) -> str:
     """The host on which the ports that are on one host are now."""
     return next((port.host for port in ports if port.type == GATEWAY or not router["distributed"]), "")
 
 
-def interface_target(router: Mapping[str, Any], agents: Sequence[RouterAgent], current: str = "") -> PortTarget:
+def interface_target(router: Values, agents: Sequence[RouterAgent], current: str = "") -> PortTarget:
     return PortTarget(interface_owner(router), EVERY_HOST if router["distributed"] else central_host(agents, current))
 
 
-def plan_ports(router: Mapping[str, Any], ports: Sequence[RouterPort], agents: Sequence[RouterAgent]) -> PortPlan:
+def plan_ports(router: Values, ports: Sequence[RouterPort], agents: Sequence[RouterAgent]) -> PortPlan:
     central = central_host(agents, central_port_host(router, ports))
     interfaces = [port for port in ports if port.is_interface]
     snat_ports = [port for port in ports if port.type == SNAT]

@@ -4,7 +4,7 @@ The ports are ordinary ports, bound and recorded by the core plugin. Everything 
 `Writes`, in the order in which one transaction writes them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from neutrino.features.router.routers import view as router_view
 from neutrino.features.router.routers.port_layout import Address, PortTarget, RouterAgent, RouterPort
 from neutrino.features.router.tables import router_l3_agents, router_ports
 from neutrino.model import device_owners
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, Read, read, read_together
@@ -108,10 +108,10 @@ class RouterPorts:
     def create(
         self,
         connection: Connection,
-        router: Mapping[str, Any],
+        router: Values,
         network_id: str,
         target: PortTarget,
-        fixed_ips: Sequence[Mapping[str, Any]] | None = None,
+        fixed_ips: Sequence[Values] | None = None,
         *,
         project_id: str = "",
         name: str = "",
@@ -141,7 +141,7 @@ class RouterPorts:
         updated = self.ports.prepare_update(connection, before, values, network, rebind=rebind)
         return (updated,) if updated is not None else ()
 
-    def adopt(self, connection: Connection, router: Mapping[str, Any], port: Object, target: PortTarget) -> Writes:
+    def adopt(self, connection: Connection, router: Values, port: Object, target: PortTarget) -> Writes:
         """Turn an existing port of the project into an interface of the router."""
         network = self.networks.view.get(connection, port["network_id"])
         values = {"device_id": router["id"], "device_owner": target.type, "binding:host_id": target.host}
@@ -149,7 +149,7 @@ class RouterPorts:
         assert updated is not None, "its device_id changes"
         return (updated, *_owned(router, port["id"], target))
 
-    def readdress(self, connection: Connection, port_id: str, fixed_ips: Sequence[Mapping[str, Any]]) -> Writes:
+    def readdress(self, connection: Connection, port_id: str, fixed_ips: Sequence[Values]) -> Writes:
         """Give a port other addresses; it keeps those that fit."""
         before, network = self._loaded(connection, port_id)
         fixed = self.ports.addresses_after(connection, before, before, fixed_ips)
@@ -173,7 +173,7 @@ class RouterPorts:
     def reconcile(
         self,
         connection: Connection,
-        router: Mapping[str, Any],
+        router: Values,
         ports: Sequence[RouterPort],
         agents: Sequence[RouterAgent],
         *,
@@ -210,7 +210,7 @@ class RouterPorts:
     def _add_snat(
         self,
         connection: Connection,
-        router: Mapping[str, Any],
+        router: Values,
         interface: RouterPort,
         ports: Sequence[RouterPort],
         agents: Sequence[RouterAgent],
@@ -230,7 +230,7 @@ class RouterPorts:
         new = [allocator.any_of(subnet) for subnet in subnets]
         return self.update(connection, snat.id, {"fixed_ips": [*kept, *new]})
 
-    def _add_ha_port(self, connection: Connection, router: Mapping[str, Any], agent: RouterAgent) -> Writes:
+    def _add_ha_port(self, connection: Connection, router: Values, agent: RouterAgent) -> Writes:
         name = f"HA port tenant {router['project_id']}"
         target = PortTarget(device_owners.HA_PORT, agent.host)
         writes, port = self.create(connection, router, router["ha_network_id"], target, name=name)
@@ -242,7 +242,7 @@ class RouterPorts:
         return (*writes, pending_statement(placed))
 
 
-def _owned(router: Mapping[str, Any], port_id: str, target: PortTarget) -> Writes:
+def _owned(router: Values, port_id: str, target: PortTarget) -> Writes:
     """Record whose port it is: `device_owner` alone does not prove it, as clients may clear it."""
     owned = sa.insert(router_ports).values(router_id=router["id"], port_id=port_id, port_type=target.type)
     return (pending_statement(owned), *_marked_distributed(port_id, target))

@@ -36,7 +36,7 @@ from neutrino.features.router.scheduling.scheduler import L3Scheduler
 from neutrino.features.router.tables import floatingips, router_l3_agents, router_ports, routers
 from neutrino.model import agents as words
 from neutrino.model.device_owners import GATEWAY
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.types import parse_attribute
@@ -112,7 +112,7 @@ class Routers:
             self.ha_networks.refer(tx, None, router)
         return decision
 
-    def _kind(self, values: Mapping[str, Any], name: str) -> bool:
+    def _kind(self, values: Values, name: str) -> bool:
         requested = values.get(name)
         return bool(self.defaults[name] if requested is None else requested)
 
@@ -272,7 +272,7 @@ class Routers:
     # --- gateway --------------------------------------------------------------------------------------------------
 
     def _change_gateway(
-        self, connection: Connection, router: Mapping[str, Any], request: GatewayRequest, host: str
+        self, connection: Connection, router: Values, request: GatewayRequest, host: str
     ) -> tuple[Writes, str | None, Sequence[Object] | None]:
         """From the current gateway to the requested one, on a host; with its port, and its addresses if they change."""
         port_id = router["gw_port_id"]
@@ -345,7 +345,7 @@ class Routers:
 
 def _check_gateway(
     connection: Connection,
-    router: Mapping[str, Any],
+    router: Values,
     ports: Sequence[RouterPort],
     request: GatewayRequest,
     routes: Sequence[Mapping[str, str]],
@@ -366,7 +366,7 @@ def _check_gateway(
         check_routes(routes, cidrs, [a.ip_address for port in inside for a in port.addresses])
 
 
-def _check_floating_ips_are_near(connection: Connection, router: Mapping[str, Any]) -> None:
+def _check_floating_ips_are_near(connection: Connection, router: Values) -> None:
     """Refuse to distribute a router that was chosen for floating IPs of ports behind other routers.
 
     It would translate on the hosts of these ports, and packets would bypass the routers in between.
@@ -384,7 +384,7 @@ def _check_floating_ips_are_near(connection: Connection, router: Mapping[str, An
         raise refuse("distributed: a floating IP of the router is for a port behind another router")
 
 
-def _new(values: Object, kind: Mapping[str, Any], request: GatewayRequest) -> Object:
+def _new(values: Object, kind: Values, request: GatewayRequest) -> Object:
     """A new router without its gateway port."""
     given = _columns(values)
     # Neutron counts setting the gateway as a second change.

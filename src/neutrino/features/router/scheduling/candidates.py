@@ -7,9 +7,9 @@ that.
 """
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -18,10 +18,11 @@ from neutrino.features.router.tables import router_l3_agents, router_ports, rout
 from neutrino.model import agents as words
 from neutrino.model.agents import DVR, DVR_MODES, DVR_NO_EXTERNAL, DVR_SNAT, LEGACY
 from neutrino.model.device_owners import GATEWAY, INTERFACES
+from neutrino.model.objects import Values
 from neutrino.server.db import tables as t
 from neutrino.server.scheduling.placements import Candidate, PlacementTable, choose
 
-Router = Mapping[str, Any]
+Router = Values
 NOT_SCHEDULED_TO: Final = (DVR, DVR_NO_EXTERNAL)  # they get routers by the ports on their host
 CHANCE: Final = "ChanceScheduler"
 LEAST: Final = ("LeastRoutersScheduler", "AZLeastRoutersScheduler")

@@ -1,7 +1,5 @@
 """Templates of the rules of new security groups, and the default of their `stateful`."""
 
-from typing import Any
-
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import ALL_VERBS, REQUIRED, Attribute, Resource, creatable, writable
@@ -19,7 +17,7 @@ def _used_in(kind: str) -> Attribute:
     return creatable(f"used_in_{kind}", t.Bool(), default=REQUIRED, filter=True)
 
 
-def parse_remote_group(value: Any) -> str | None:
+def parse_remote_group(value: object) -> str | None:
     """The id of a group, or the word for the group itself. An id that does not exist is refused when it is looked up."""
     return t.Nullable(t.Text(36)).parse(value) or None
 

@@ -1,7 +1,6 @@
 """Extra DHCP options of a port or, beyond Neutron's API, of a network for all its ports."""
 
 import re
-from typing import Any
 
 from neutrino.model.dhcp_options import is_known
 from neutrino.model.objects import Object
@@ -14,7 +13,7 @@ PRINTABLE = "^[ -~]*$"
 _PRINTABLE = re.compile("[ -~]*")
 
 
-def parse_option(option: Any) -> Object:
+def parse_option(option: object) -> Object:
     if not isinstance(option, dict):
         raise t.Unconvertible(f"'{option}' is not a dictionary")
     unknown = set(option) - {"opt_name", "opt_value", "ip_version"}
@@ -38,7 +37,7 @@ def parse_option(option: Any) -> Object:
     return {"opt_name": name, "opt_value": value, "ip_version": int(version)}
 
 
-def parse_options(value: Any) -> list[Object]:
+def parse_options(value: object) -> list[Object]:
     if value is None:
         return []
     if not isinstance(value, list):

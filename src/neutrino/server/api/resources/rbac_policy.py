@@ -1,14 +1,12 @@
 """RBAC policies: which projects may use an object of another project, and for what."""
 
-from typing import Any
-
 from neutrino.server import errors
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Resource, creatable, writable
 from neutrino.server.api.resources.common import ID, PROJECT
 
 
-def parse_target(value: Any) -> str:
+def parse_target(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise t.Invalid(f"'{value}' is neither a project nor * for all projects")
     return t.Text().parse(value)
@@ -17,7 +15,7 @@ def parse_target(value: Any) -> str:
 def rbac_policy(kinds: tuple[str, ...]) -> Resource:
     """The definition, for these types of objects."""
 
-    def parse_object_type(value: Any) -> str:
+    def parse_object_type(value: object) -> str:
         kind = value.strip().lower() if isinstance(value, str) else None
         if kind not in kinds:
             raise t.Unconvertible(f"'{value}' is not one of {sorted(kinds)}")

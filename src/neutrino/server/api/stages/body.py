@@ -34,7 +34,7 @@ def decode(raw: bytes) -> Any:
         raise errors.HTTPBadRequest("The body is not JSON.") from None
 
 
-def items_to_create(resource: Resource, body: Any, context: Context) -> tuple[list[Item], bool]:
+def items_to_create(resource: Resource, body: object, context: Context) -> tuple[list[Item], bool]:
     """The objects to create, and whether it is a bulk create."""
     if not isinstance(body, dict):
         raise errors.HTTPBadRequest("The body is not a JSON object.")
@@ -51,18 +51,18 @@ def items_to_create(resource: Resource, body: Any, context: Context) -> tuple[li
     return [_to_create(resource, _only(resource, body), context)], False
 
 
-def _unwrapped(resource: Resource, one: Any) -> Any:
+def _unwrapped(resource: Resource, one: object) -> Any:
     """Remove the envelope of an object: in a bulk create it may have the envelope of a single create."""
     return one[resource.name] if isinstance(one, dict) and one.keys() == {resource.name} else one
 
 
-def _only(resource: Resource, body: Any) -> Any:
+def _only(resource: Resource, body: object) -> Any:
     if not isinstance(body, dict) or resource.name not in body:
         raise errors.HTTPBadRequest(f"The body has no '{resource.name}'.")
     return body[resource.name]
 
 
-def _checked(resource: Resource, one: Any, verb: str) -> Object:
+def _checked(resource: Resource, one: object, verb: str) -> Object:
     if not isinstance(one, dict):
         raise errors.HTTPBadRequest(f"'{resource.name}' in the body is not a JSON object.")
     unknown = [name for name in one if SYNONYMS.get(name, name) not in resource.by_name]
@@ -85,7 +85,7 @@ def _checked(resource: Resource, one: Any, verb: str) -> Object:
 SYNONYMS = {"tenant_id": "project_id", "target_project": "target_tenant"}
 
 
-def _to_create(resource: Resource, one: Any, context: Context) -> Item:
+def _to_create(resource: Resource, one: object, context: Context) -> Item:
     given = _checked(resource, one, "POST")
     values: Object = {}
     for attribute in resource.attributes:
@@ -122,7 +122,7 @@ def _owner(asked: str | None, context: Context) -> str:
     return asked
 
 
-def item_to_update(resource: Resource, body: Any) -> Item:
+def item_to_update(resource: Resource, body: object) -> Item:
     given = _checked(resource, _only(resource, body), "PUT")
     values = {name: parse_attribute(name, resource.by_name[name].type, value) for name, value in given.items()}
     return Item(values, tuple(given))

@@ -9,7 +9,6 @@ fail before it deletes the binding. So copies end after `inactive_binding_timeou
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -56,7 +55,7 @@ class PortBindings:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def target(self, context: Context, port_id: str, request: Any) -> Object:
+    def target(self, context: Context, port_id: str, request: object) -> Object:
         """The project of the port, for policy rules. Only ports of compute instances have bindings."""
         with self.db.read() as connection:
             port = self.ports.view.get(connection, port_id)
@@ -136,7 +135,7 @@ class PortBindings:
             tx.record("port", port_id, port["project_id"])
 
     @retried
-    def activate(self, context: Context, port_id: str, host: str, body: Any) -> Object:
+    def activate(self, context: Context, port_id: str, host: str, body: object) -> Object:
         """Make an INACTIVE binding the port's own; the one that was ACTIVE stays until it is deleted."""
         with self.db.read() as connection:
             port = self._port(connection, port_id)

@@ -5,7 +5,7 @@ Mutable, and local to one call of `path.py`: from outside, the path is a pure fu
 
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import msgspec
 
@@ -85,7 +85,7 @@ class Walk:
         self._add(kind, subject, INFO, text, public)
 
     def changes(
-        self, kind: str, subject: Subject, text: str, public: str = "", *, hides: bool = False, **fields: Any
+        self, kind: str, subject: Subject, text: str, public: str = "", *, hides: bool = False, **fields: object
     ) -> None:
         """A step that rewrites the packet; with `hides`, to addresses that members see of their own project alone."""
         self.packet = msgspec.structs.replace(self.packet, **fields)
