@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.router.tables import router_l3_agents
 from neutrino.model.agents import DHCP
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
@@ -195,10 +196,9 @@ def test_a_change_of_an_object_on_a_dead_agent_adds_no_agent(cloud: Any) -> None
 # --- surplus placements -----------------------------------------------------------------------------------------------
 
 
-def place(cloud: Cloud, table: str, column: str, object_id: str) -> None:
+def place(cloud: Cloud, placements: sa.Table, column: str, object_id: str) -> None:
     """On every agent, as outages left it in earlier releases."""
-    placements = getattr(t, table)
-    kind = {"network_dhcp_agents": "DHCP agent", "router_l3_agents": "L3 agent"}[table]
+    kind = {"network_dhcp_agents": "DHCP agent", "router_l3_agents": "L3 agent"}[placements.name]
     with cloud.server.db.transaction() as tx:
         agents = tx.execute(sa.select(t.agents.c.id).where(t.agents.c.agent_type == kind)).scalars().all()
         tx.execute(sa.delete(placements).where(placements.c[column] == object_id))
@@ -212,10 +212,10 @@ def test_surplus_placements_are_removed(cloud: Any) -> None:
     before = made.placements()
     legacy = [router["id"] for router in made.routers if not router["ha"]]
     for network in made.networks:
-        place(made, "network_dhcp_agents", "network_id", network["id"])
+        place(made, t.network_dhcp_agents, "network_id", network["id"])
         made.server.scheduler.reconcile_ports(network["id"])
     for router_id in legacy:
-        place(made, "router_l3_agents", "router_id", router_id)
+        place(made, router_l3_agents, "router_id", router_id)
     assert all(len(made.placements()[f"DHCP ports {network['id']}"]) == 4 for network in made.networks)
     made.pass_time(3 * MINUTES, *made.hosts)
     after = made.placements()
@@ -249,7 +249,7 @@ def test_two_sweeps_that_remove_surplus_leave_an_agent(cloud: Any, monkeypatch: 
     made: Cloud = cloud(2)
     made.fill(1)
     (network,) = made.networks
-    place(made, "network_dhcp_agents", "network_id", network["id"])
+    place(made, t.network_dhcp_agents, "network_id", network["id"])
     made.server.scheduler.reconcile_ports(network["id"])
     agents = {a["host"]: a["id"] for a in made.admin.get("/agents", {"agent_type": DHCP}).body["agents"]}
 
