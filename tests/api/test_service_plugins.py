@@ -1,4 +1,4 @@
-"""The option service_plugins: features that are enabled, those that they need, and those that nobody has installed."""
+"""The option service_plugins: features that are enabled, those that they need, and those that no package has."""
 
 from pathlib import Path
 

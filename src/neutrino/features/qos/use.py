@@ -129,7 +129,7 @@ def _check_ports(
 
 
 def _rules_of(connection: Connection, policy_id: str | None) -> Rules:
-    """The rules of a policy that is in use, whoever owns it."""
+    """The rules of a policy in use, of any project."""
     if policy_id is None:
         return ()
     rules: Rules = VIEW.get(connection, policy_id)["rules"]
