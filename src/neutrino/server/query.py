@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +12,7 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    filters: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    filters: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     fields: tuple[str, ...] | None = None  # None: all of them
     sorts: tuple[Sort, ...] = ()
     limit: int | None = None
@@ -21,6 +20,10 @@ class Query:
     reverse: bool = False
     everyone: bool = False  # the caller may see the objects of all projects
     is_ordered: bool = False  # sorted by key even without a limit or a marker
+
+    def text(self, name: str, default: str) -> str:
+        """The first value of a filter."""
+        return str(next(iter(self.filters.get(name, ())), default))
 
 
 EVERYTHING = Query(everyone=True)

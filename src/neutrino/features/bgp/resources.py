@@ -1,7 +1,6 @@
 """BGP speakers and peers, as neutron-dynamic-routing has them."""
 
 import re
-from typing import Any
 
 from neutrino.features.bgp.errors import BgpPeerNotFound, BgpSpeakerNotFound
 from neutrino.server.api import types as t
@@ -14,7 +13,7 @@ _AS_NUMBER = t.Integer(1, 2**32 - 1, refuse=t.Invalid)
 _PRINTABLE = re.compile(r"[!-~]+")
 
 
-def parse_password(value: Any) -> str | None:
+def parse_password(value: object) -> str | None:
     """A key of TCP MD5 signatures: it is a word of a line of bgpd's configuration."""
     if value is None:
         return None

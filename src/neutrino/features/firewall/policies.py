@@ -83,9 +83,10 @@ class FirewallPolicies(Listing):
     # --- single rules -------------------------------------------------------------------------------------------------
 
     @retried
-    def insert_rule(self, context: Context, key: str, body: Any) -> Object:
+    def insert_rule(self, context: Context, key: str, body: object) -> Object:
         """Insert a rule before or after another one, at the top if none is named. As in Neutron `insert_before` wins."""
-        rule_id = _rule_of(body)
+        asked = _asked(body)
+        rule_id: str = asked["firewall_rule_id"]
         with self.db.read() as connection:
             before = _policy_before_action(connection, context, key)
             rules = list(before["firewall_rules"])
@@ -96,12 +97,12 @@ class FirewallPolicies(Listing):
         if len(rules) >= MAX_RULES:
             full = f"firewall policy {key} has {len(rules)} rules, and at most {MAX_RULES} are allowed"
             raise InvalidInput(error_message=full)
-        rules.insert(_position(key, rules, body), rule_id)
+        rules.insert(_position(key, rules, asked), rule_id)
         return self._write(before, {"firewall_rules": rules, "audited": False})
 
     @retried
-    def remove_rule(self, context: Context, key: str, body: Any) -> Object:
-        rule_id = _rule_of(body)
+    def remove_rule(self, context: Context, key: str, body: object) -> Object:
+        rule_id: str = _asked(body)["firewall_rule_id"]
         with self.db.read() as connection:
             before = _policy_before_action(connection, context, key)
             if rule_id not in before["firewall_rules"]:
@@ -187,14 +188,14 @@ def _policy_before_action(connection: Connection, context: Context, key: str) ->
     return before
 
 
-def _rule_of(body: Any) -> str:
-    """The rule that an action is about."""
+def _asked(body: object) -> Object:
+    """The request of an action, which has the id of a rule."""
     if not isinstance(body, dict) or "firewall_rule_id" not in body:
         raise errors.FirewallRuleInfoMissing()
     rule_id = body["firewall_rule_id"]
     if not isinstance(rule_id, str) or not UUID.fullmatch(rule_id):
         raise errors.FirewallRuleNotFound(id=rule_id)
-    return rule_id
+    return body
 
 
 def _position(policy_id: str, rules: Sequence[str], body: Object) -> int:

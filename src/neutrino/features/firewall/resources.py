@@ -1,7 +1,5 @@
 """Firewall rules, policies and groups (FWaaS v2), below `/v2.0/fwaas/`."""
 
-from typing import Any
-
 from neutrino.features.firewall import errors
 from neutrino.model.addresses import parse_interface
 from neutrino.server.api import types as t
@@ -16,7 +14,7 @@ MAX_PORTS = 1000  # of a group
 MAX_ADDRESS = 64  # characters of an address or prefix
 
 
-def parse_protocol(value: Any) -> str | None:
+def parse_protocol(value: object) -> str | None:
     """A protocol by name, in lower case, or by number; null is all protocols."""
     if value is None:
         return None
@@ -30,13 +28,13 @@ def parse_protocol(value: Any) -> str | None:
         ) from None
 
 
-def parse_action(value: Any) -> str:
+def parse_action(value: object) -> str:
     if not isinstance(value, str):
         raise t.Unconvertible(f"'{value}' is not a string")
     return str(t.OneOf(ACTIONS).parse(value.lower()))
 
 
-def parse_address(value: Any) -> str | None:
+def parse_address(value: object) -> str | None:
     """An address or a prefix, as given: prefixes may have host bits, which hosts ignore."""
     if value is None:
         return None
@@ -50,7 +48,7 @@ def parse_address(value: Any) -> str | None:
     return value
 
 
-def parse_ports(value: Any) -> str | None:
+def parse_ports(value: object) -> str | None:
     """A port, or a range such as 80:90, whose ends may be equal."""
     if value is None:
         return None

@@ -1,7 +1,5 @@
 """Metering labels and their rules, below `/v2.0/metering/`."""
 
-from typing import Any
-
 from neutrino.model.addresses import parse_interface
 from neutrino.server.api import types
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable
@@ -22,7 +20,7 @@ class MeteringLabelRuleNotFound(NotFound):
     template = "Metering label rule '{id}' does not exist."
 
 
-def parse_prefix(value: Any) -> str | None:
+def parse_prefix(value: object) -> str | None:
     """A prefix, which may have host bits; an address is a prefix of its full length."""
     if value is None:
         return None

@@ -1,7 +1,5 @@
 """Routers with their conntrack helpers, floating IPs with their port forwardings, floating IP pools, and NDP proxies."""
 
-from typing import Any
-
 from neutrino.features.router.errors import (
     ConntrackHelperNotFound,
     FloatingIPNotFound,
@@ -37,12 +35,12 @@ MAX_GATEWAYS = 16  # of one router: each is a port, a device and a routing table
 _BY_NUMBER = {str(number): name for name, number in PROTOCOLS.items() if name not in ("hopopt", "icmpv6")}
 
 
-def parse_gateway(value: Any) -> Object | None:
+def parse_gateway(value: object) -> Object | None:
     """A gateway; null or an empty object for none."""
     return None if value is None or value == {} else _GATEWAY.parse(value)
 
 
-def parse_protocol(value: Any) -> str:
+def parse_protocol(value: object) -> str:
     """A protocol by name; a number is converted to the name."""
     text = str(value).lower() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     name = _BY_NUMBER.get(text, text)
@@ -51,7 +49,7 @@ def parse_protocol(value: Any) -> str:
     return name
 
 
-def parse_gateways(value: Any) -> list[Object]:
+def parse_gateways(value: object) -> list[Object]:
     """Gateways of one router. Equal ones are no mistake: a router may have several ports on one network."""
     if value == {}:  # `openstack router unset` sends this to remove_external_gateways, and expects that nothing happens
         return []
@@ -81,7 +79,7 @@ def _of_router(**properties: t.Schema) -> t.Schema:
 _PORT = t.Integer(1, 65535)
 
 
-def parse_range(value: Any) -> str | None:
+def parse_range(value: object) -> str | None:
     """A port range, given as "80" or "80:90", in the second form."""
     if value is None:
         return None

@@ -2,7 +2,6 @@
 
 import re
 from ipaddress import ip_address
-from typing import Any
 
 from neutrino.features.taas.errors import TapFlowNotFound, TapMirrorNotFound, TapServiceNotFound
 from neutrino.server.api import types
@@ -19,7 +18,7 @@ MAX_FILTER = 1024  # characters
 _RANGES = re.compile(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", re.ASCII)
 
 
-def parse_vlan_filter(value: Any) -> str | None:
+def parse_vlan_filter(value: object) -> str | None:
     """VLAN ids and ranges of them, such as `9,18-20`; the id of untagged frames is 0."""
     if value is None:
         return None
@@ -33,7 +32,7 @@ def parse_vlan_filter(value: Any) -> str | None:
     return value
 
 
-def parse_directions(value: Any) -> dict[str, int]:
+def parse_directions(value: object) -> dict[str, int]:
     """Tunnel ids by direction. Which ids there are depends on the type of the mirror, and is checked with it."""
     tunnel_ids: dict[str, int] = _DIRECTIONS.parse(value)
     if not tunnel_ids:
@@ -43,7 +42,7 @@ def parse_directions(value: Any) -> dict[str, int]:
     return tunnel_ids
 
 
-def parse_collector(value: Any) -> str:
+def parse_collector(value: object) -> str:
     """An address that packets are routed to: the copies leave from the host, not from the instance."""
     text: str = _ADDRESS.parse(value)
     address = ip_address(text)

@@ -28,7 +28,7 @@ SEES_VLAN = "get_network:provider:segmentation_id"
 _NETWORKS = sa.select(t.networks.c.id, t.networks.c.mtu, t.networks.c.network_type, t.networks.c.segmentation_id)
 
 
-def asked_subports(body: Any) -> list[Object]:
+def asked_subports(body: object) -> list[Object]:
     """The subports of an action's body."""
     value = body.get("sub_ports") if isinstance(body, dict) else None
     try:

@@ -1,7 +1,5 @@
 """Trunks: a parent port, and subports whose packets an instance sends and receives on it with VLAN tags."""
 
-from typing import Any
-
 from neutrino.features.trunk.errors import TrunkNotFound
 from neutrino.model.objects import Object
 from neutrino.server.api import types as t
@@ -14,7 +12,7 @@ MAX_SUBPORTS = 500  # of one request, as many ports as a bulk request creates; a
 DOWN, BUILD, ACTIVE, DEGRADED, ERROR = STATUSES = ("DOWN", "BUILD", "ACTIVE", "DEGRADED", "ERROR")
 
 
-def parse_subports(value: Any) -> list[Object]:
+def parse_subports(value: object) -> list[Object]:
     """Subports as they were asked for: each port once, with both segmentation attributes or, to inherit them, the type.
 
     Which types and ids there are is checked later, since these errors have another type; so is a port without either

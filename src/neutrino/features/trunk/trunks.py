@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -110,7 +109,7 @@ class Trunks(Listing):
     # --- its subports ---------------------------------------------------------------------------------------------
 
     @retried
-    def add_subports(self, context: Context, key: str, body: Any) -> Object:
+    def add_subports(self, context: Context, key: str, body: object) -> Object:
         asked = checks.asked_subports(body)
         with self.db.read() as connection:
             before = self._get(connection, key)
@@ -134,7 +133,7 @@ class Trunks(Listing):
         return self._after(key)
 
     @retried
-    def remove_subports(self, context: Context, key: str, body: Any) -> Object:
+    def remove_subports(self, context: Context, key: str, body: object) -> Object:
         asked = checks.asked_subports(body)
         with self.db.read() as connection:
             before = self._get(connection, key)

@@ -2,7 +2,6 @@
 
 import ipaddress
 import re
-from typing import Any
 
 from neutrino.features.vpn.errors import (
     IKEPolicyNotFound,
@@ -11,6 +10,7 @@ from neutrino.features.vpn.errors import (
     VPNEndpointGroupNotFound,
     VPNServiceNotFound,
 )
+from neutrino.model.objects import Object
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creatable, writable
 from neutrino.server.api.resources.common import ID, NAME, PROJECT
@@ -35,7 +35,7 @@ MAX_CIDRS = 100  # of a connection: each pair of a local subnet and a peer's CID
 MAX_ENDPOINTS = 100
 
 
-def parse_cidr(value: Any) -> str:
+def parse_cidr(value: object) -> str:
     """A CIDR as Neutron takes and shows it: as it is given, also with host bits; IPv4 in its usual text only."""
     t.Cidr().parse(value)
     text = str(value)
@@ -44,10 +44,10 @@ def parse_cidr(value: Any) -> str:
     return text
 
 
-def parse_list(of: t.ListOf) -> t.Parsed:
+def parse_list(of: t.ListOf[str]) -> t.Parsed[list[str]]:
     """A list; a single value is a list of one, and null is an empty one."""
 
-    def parse(value: Any) -> list[Any]:
+    def parse(value: object) -> list[str]:
         if isinstance(value, str):
             value = [value]
         return of.parse(value)
@@ -55,7 +55,7 @@ def parse_list(of: t.ListOf) -> t.Parsed:
     return t.Parsed(parse, of)
 
 
-def parse_word(value: Any) -> str:
+def parse_word(value: object) -> str:
     """An identity or an address of a peer: it ends in the log of a daemon."""
     text = t.Text().parse(value)
     if not text.isprintable():
@@ -63,7 +63,7 @@ def parse_word(value: Any) -> str:
     return text
 
 
-def parse_psk(value: Any) -> str:
+def parse_psk(value: object) -> str:
     """A pre-shared key. Its errors are without the value: messages end in logs."""
     try:
         return t.Text(min=1).parse(value)
@@ -71,7 +71,7 @@ def parse_psk(value: Any) -> str:
         raise t.Invalid("a pre-shared key is a string of 1 to 255 characters") from None
 
 
-def _dictionary(**keys: t.Type) -> t.Parsed:
+def _dictionary(**keys: t.Type[object]) -> t.Parsed[Object]:
     """A dictionary whose keys are optional; null is an empty one."""
     record = t.Record(optional=keys)
     schema = {"anyOf": [record.schema(), {"type": "null"}]}

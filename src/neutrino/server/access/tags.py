@@ -14,7 +14,6 @@ transaction, on the condition that the object has not changed since its tags wer
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -122,7 +121,7 @@ def _given(tags: object) -> list[str]:
         raise errors.InvalidInput(error_message=str(error)) from None
 
 
-def _tags_of(raw: bytes) -> Any:
+def _tags_of(raw: bytes) -> object:
     body = decode(raw)
     if not isinstance(body, dict) or "tags" not in body:
         raise errors.InvalidInput(error_message="the body must have a list of tags under 'tags'")

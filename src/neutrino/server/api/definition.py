@@ -21,25 +21,25 @@ REQUIRED: Final = object()  # the default of an attribute that a create request 
 @dataclass(frozen=True)
 class Attribute:
     name: str
-    type: Type
+    type: Type[object]
     post: bool = False
     put: bool = False
-    default: Any = UNSET  # the value if a create omits it; UNSET: the plugin decides; REQUIRED: refused
+    default: object = UNSET  # the value if a create omits it; UNSET: the plugin decides; REQUIRED: refused
     visible: bool = True
     shown_null: bool = False  # a response may contain null where a request may not
     filter: bool = False
-    filter_as: Type | None = None  # the type of filter values, if it is another one
+    filter_as: Type[object] | None = None  # the type of filter values, if it is another one
     sort: bool = False
     secret: bool = False  # masked in notifications, which have the request
     guarded: bool = False  # setting it (other than to its default) needs its own policy rule
 
 
-def creatable(name: str, type_: Type, *, searchable: bool = False, **rules: Any) -> Attribute:
+def creatable(name: str, type_: Type[object], *, searchable: bool = False, **rules: Any) -> Attribute:
     """An attribute that a create request may give; a `searchable` one filters and sorts lists."""
     return Attribute(name, type_, post=True, **({"filter": searchable, "sort": searchable} | rules))
 
 
-def writable(name: str, type_: Type, *, searchable: bool = False, **rules: Any) -> Attribute:
+def writable(name: str, type_: Type[object], *, searchable: bool = False, **rules: Any) -> Attribute:
     """An attribute that create and update requests may give."""
     return creatable(name, type_, searchable=searchable, put=True, **rules)
 

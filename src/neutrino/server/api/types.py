@@ -7,15 +7,17 @@ HTTPBadRequest).
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, TypeGuard
+from typing import ClassVar, Generic, TypeGuard, TypeVar
 
 from neutrino.model.addresses import Address, parse_address, parse_network
 from neutrino.model.objects import Object
 from neutrino.server import errors
 
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Schema = Object
 STRING: Schema = {"type": "string"}
 CIDRS: Schema = {"type": "array", "items": {"type": "string", "examples": ["10.0.0.0/24"]}}
@@ -46,29 +48,32 @@ class Unconvertible(ValueError):
     """The value cannot be converted to the type."""
 
 
-class Type:
-    """Base of the types. `json_schema` is the schema of a type whose schema is always the same."""
+class Type(Generic[T_co]):
+    """Base of the types: what they parse to. `json_schema` is the schema of a type whose schema is always the same."""
 
     json_schema: ClassVar[Schema] = {}
 
-    def parse(self, value: Any) -> Any:
-        return value
+    def parse(self, value: object) -> T_co:
+        raise NotImplementedError
 
     def schema(self) -> Schema:
         return self.json_schema
 
 
-class Anything(Type):
-    """Any JSON value."""
+class Anything(Type[object]):
+    """Whatever JSON has."""
+
+    def parse(self, value: object) -> object:
+        return value
 
 
 @dataclass(frozen=True, slots=True)
-class Text(Type):
+class Text(Type[str]):
     max: int | None = 255
     min: int = 0
     blank: bool = True
 
-    def parse(self, value: Any) -> str:
+    def parse(self, value: object) -> str:
         if not isinstance(value, str):
             raise Invalid(f"'{value}' is not a string")
         if self.max is not None and len(value) > self.max:
@@ -89,10 +94,10 @@ class Text(Type):
         return out
 
 
-class Bool(Type):
+class Bool(Type[bool]):
     json_schema: ClassVar[Schema] = {"type": "boolean"}
 
-    def parse(self, value: Any) -> bool:
+    def parse(self, value: object) -> bool:
         if isinstance(value, bool):
             return value
         # Older clients send "True", "yes" or 1, which Neutron accepts.
@@ -105,13 +110,13 @@ class Bool(Type):
 
 
 @dataclass(frozen=True, slots=True)
-class Integer(Type):
+class Integer(Type[int]):
     min: int = -DB_INTEGER_MAX
     max: int = DB_INTEGER_MAX
     as_text: bool = False  # responses have it as a string
     refuse: type[Invalid] | type[Unconvertible] = Unconvertible  # of what is no integer: Neutron has both
 
-    def parse(self, value: Any) -> int:
+    def parse(self, value: object) -> int:
         # int() would accept True and cut 1.9.
         if isinstance(value, bool | float) or not isinstance(value, str | int):
             raise self.refuse(f"'{value}' is not an integer")
@@ -129,10 +134,10 @@ class Integer(Type):
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf(Type):
-    values: tuple[Any, ...]
+class OneOf(Type[object]):
+    values: tuple[object, ...]
 
-    def parse(self, value: Any) -> Any:
+    def parse(self, value: object) -> object:
         for allowed in self.values:
             # True == 1 in Python, and JSON true is not the number 1.
             if value == allowed and type(value) is type(allowed):
@@ -149,20 +154,20 @@ def is_uuid(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and UUID.fullmatch(value) is not None
 
 
-class Uuid(Type):
+class Uuid(Type[str]):
     json_schema: ClassVar[Schema] = {"type": "string", "format": "uuid"}
 
-    def parse(self, value: Any) -> str:
+    def parse(self, value: object) -> str:
         if not is_uuid(value):
             raise Invalid(f"'{value}' is not a valid UUID")
         return value
 
 
 @dataclass(frozen=True, slots=True)
-class Nullable(Type):
-    of: Type
+class Nullable(Type[T_co | None]):
+    of: Type[T_co]
 
-    def parse(self, value: Any) -> Any:
+    def parse(self, value: object) -> T_co | None:
         return None if value is None else self.of.parse(value)
 
     def schema(self) -> Schema:
@@ -172,20 +177,20 @@ class Nullable(Type):
 UUID_OR_NONE = Nullable(Uuid())
 
 
-def check_length(value: Any, max_items: int | None) -> None:
+def check_length(value: object, max_items: int | None) -> None:
     """Refuse a list that is too long before any item is parsed: that takes time, and happens before authorization."""
     if max_items is not None and isinstance(value, list) and len(value) > max_items:
         raise Invalid(f"it has {len(value)} items, and at most {max_items} are allowed")
 
 
-def comparable(value: Any) -> Any:
+def comparable(value: object) -> Hashable:
     """A hashable form of a JSON value, so that duplicates are found in one pass instead of comparing all pairs."""
     if isinstance(value, dict):
         return frozenset((name, comparable(part)) for name, part in value.items())
     return tuple(map(comparable, value)) if isinstance(value, list) else value
 
 
-def first_duplicate(items: Iterable[Any]) -> Any:
+def first_duplicate(items: Iterable[T]) -> T | None:
     """The first item that is equal to an earlier one, or None."""
     seen = set()
     for item in items:
@@ -197,16 +202,16 @@ def first_duplicate(items: Iterable[Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class ListOf(Type):
+class ListOf(Type[list[T]]):
     """A list; with `nullable`, null is the empty list. A list in requests needs `max_items`."""
 
-    of: Type
+    of: Type[T]
     nullable: bool = False
     min_items: int = 0
     max_items: int | None = None
     unique: bool = True  # or the resource refuses duplicates by an error of its own
 
-    def parse(self, value: Any) -> list[Any]:
+    def parse(self, value: object) -> list[T]:
         if value is None and self.nullable:
             return []
         if not isinstance(value, list):
@@ -227,18 +232,18 @@ class ListOf(Type):
 
 
 @dataclass(frozen=True)
-class Record(Type):
+class Record(Type[Object]):
     """A JSON object with known keys."""
 
-    required: Mapping[str, Type] = field(default_factory=dict)
-    optional: Mapping[str, Type] = field(default_factory=dict)
+    required: Mapping[str, Type[object]] = field(default_factory=dict)
+    optional: Mapping[str, Type[object]] = field(default_factory=dict)
     others: bool = False  # further keys are ignored
 
     @cached_property
-    def keys(self) -> Mapping[str, Type]:
+    def keys(self) -> Mapping[str, Type[object]]:
         return {**self.required, **self.optional}
 
-    def parse(self, value: Any) -> Object:
+    def parse(self, value: object) -> Object:
         if not isinstance(value, dict):
             raise Invalid(f"'{value}' is not a dictionary")
         keys = self.keys
@@ -259,12 +264,12 @@ class Record(Type):
         }
 
 
-class AnyObject(Type):
-    """Any JSON object; null is the empty one."""
+class AnyObject(Type[Object]):
+    """A JSON object of any keys; null is the empty one."""
 
     json_schema: ClassVar[Schema] = {"anyOf": [{"type": "object"}, {"type": "null"}]}
 
-    def parse(self, value: Any) -> Object:
+    def parse(self, value: object) -> Object:
         if value is None:
             return {}
         if not isinstance(value, dict):
@@ -272,18 +277,18 @@ class AnyObject(Type):
         return value
 
 
-def ip(value: Any) -> Address:
+def ip(value: object) -> Address:
     if not isinstance(value, str):
         raise ValueError(value)
     return parse_address(value.strip())
 
 
-class IpAddress(Type):
+class IpAddress(Type[str]):
     """An address in its canonical text."""
 
     json_schema: ClassVar[Schema] = {"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
 
-    def parse(self, value: Any) -> str:
+    def parse(self, value: object) -> str:
         try:
             return str(ip(value))
         except ValueError:
@@ -294,7 +299,7 @@ class IpAddress(Type):
 class Name(Text):
     """The name of an object: printable characters, no space at its ends. A line break would end in logs and tables."""
 
-    def parse(self, value: Any) -> str:
+    def parse(self, value: object) -> str:
         name = Text.parse(self, value)
         categories = [unicodedata.category(char) for char in name]
         if any(category[0] == "C" or category in ("Zl", "Zp") for category in categories) or "Zs" in (
@@ -305,13 +310,13 @@ class Name(Text):
 
 
 @dataclass(frozen=True)
-class Cidr(Type):
+class Cidr(Type[str]):
     """A network with its mask, host bits cleared."""
 
     json_schema: ClassVar[Schema] = {"type": "string", "examples": ["10.0.0.0/24", "2001:db8::/64"]}
     refuse: type[Invalid] | type[Unconvertible] = Invalid
 
-    def parse(self, value: Any) -> str:
+    def parse(self, value: object) -> str:
         if not isinstance(value, str) or "/" not in value:
             raise self.refuse(f"'{value}' is not a valid IP subnet: a CIDR such as 10.0.0.0/24 is needed")
         try:
@@ -321,11 +326,11 @@ class Cidr(Type):
 
 
 @dataclass(frozen=True)
-class Mac(Type):
+class Mac(Type[str]):
     json_schema: ClassVar[Schema] = {"type": "string", "pattern": "^([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}$"}
     group: bool = False  # may be a multicast address
 
-    def parse(self, value: Any) -> str:
+    def parse(self, value: object) -> str:
         text = value.strip().lower().replace("-", ":") if isinstance(value, str) else ""
         if not MAC.fullmatch(text) or text in {"ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"}:
             raise Invalid(f"'{value}' is not a valid MAC address")
@@ -335,13 +340,13 @@ class Mac(Type):
 
 
 @dataclass(frozen=True)
-class DnsName(Type):
+class DnsName(Type[str]):
     """A host name or a domain; empty means none. Labels of a domain may be keywords, for who creates a port in it."""
 
     json_schema: ClassVar[Schema] = {"type": "string", "maxLength": 255}
     domain: bool = False
 
-    def parse(self, value: Any) -> str:
+    def parse(self, value: object) -> str:
         text = Text().parse(value).lower()
         if not text:
             return text
@@ -357,16 +362,16 @@ class DnsName(Type):
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed(Type):
+class Parsed(Type[T_co]):
     """A type that parses with a function, for values with rules of their own.
 
     `like` describes the values by a type or a JSON schema. The `max_items` of a list is checked before the function runs.
     """
 
-    function: Callable[[Any], Any]
-    like: Type | Schema
+    function: Callable[[object], T_co]
+    like: Type[object] | Schema
 
-    def parse(self, value: Any) -> Any:
+    def parse(self, value: object) -> T_co:
         if isinstance(self.like, ListOf):
             check_length(value, self.like.max_items)
         return self.function(value)
@@ -375,7 +380,7 @@ class Parsed(Type):
         return self.like if isinstance(self.like, dict) else self.like.schema()
 
 
-def parse_attribute(name: str, type_: Type, value: Any) -> Any:
+def parse_attribute(name: str, type_: Type[T], value: object) -> T:
     """Parse the value of an attribute; an error names the attribute."""
     try:
         return type_.parse(value)

@@ -26,7 +26,7 @@ from neutrino.server.db.reads import Read, first, read
 from neutrino.server.db.sql import Condition, Expression, Selection
 from neutrino.server.query import Query, Sort
 
-FilterRule = Callable[[tuple[Any, ...]], Condition]
+FilterRule = Callable[[tuple[object, ...]], Condition]
 PROJECT = sa.bindparam("viewer_project", type_=sa.String)  # bound by `viewed_by`
 BATCH = 100
 MAX_PREPARED = 64  # statements kept for `show`; real clients use a few combinations of fields
@@ -120,7 +120,7 @@ class View:
         self.listed = listed if listed is not None else self.scope
         self.names = self.stored = tuple(name for name in fields if name not in set(hidden))
         self.added: Mapping[str, Added] = {}
-        self._shows: dict[tuple[Any, ...], _Prepared] = {}
+        self._shows: dict[tuple[object, ...], _Prepared] = {}
         self._loads: dict[tuple[str, bool], _Prepared] = {}
 
     def extended(self, computed: Mapping[str, Expression], filters: Mapping[str, FilterRule]) -> View:
@@ -357,7 +357,7 @@ def _ordered(column: Expression, descending: bool, connection: Connection) -> sa
     return order
 
 
-def one_of(column: Expression, values: tuple[Any, ...]) -> Condition:
+def one_of(column: Expression, values: tuple[object, ...]) -> Condition:
     present = [v for v in values if v is not None]  # NULL is never IN a list
     if len(present) < len(values):
         return sa.or_(column.is_(None), column.in_(present)) if present else column.is_(None)
@@ -414,7 +414,7 @@ def _has_all(key: Expression) -> FilterRule:
     return lambda names: sa.and_(*(_has(key, (name,)) for name in names))
 
 
-def _has(key: Expression, names: Sequence[str]) -> Condition:
+def _has(key: Expression, names: Sequence[object]) -> Condition:
     return sa.exists(sa.select(t.tags.c.tag).where(t.tags.c.object_id == key, t.tags.c.tag.in_(list(names))))
 
 

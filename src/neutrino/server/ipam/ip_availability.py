@@ -32,7 +32,7 @@ DETAILS = ("total_ips_in_subnet", "total_ips_in_allocation_pool", "used_ips_in_s
 OF_NETWORK = ("network_id", "network_name", "project_id", "tenant_id")
 
 
-def _with_subnets_of(versions: tuple[Any, ...]) -> Condition:
+def _with_subnets_of(versions: tuple[object, ...]) -> Condition:
     return sa.exists(
         sa.select(t.subnets.c.id).where(
             t.subnets.c.network_id == t.networks.c.id, one_of(t.subnets.c.ip_version, versions)
@@ -77,7 +77,7 @@ class IpAvailability:
         self,
         connection: Connection,
         networks: Sequence[Object],
-        versions: tuple[Any, ...],
+        versions: tuple[object, ...],
         fields: Sequence[str] | None,
     ) -> list[Object]:
         ids = {network["network_id"] for network in networks}
@@ -121,7 +121,7 @@ def _summed(subnets: Sequence[Object]) -> Object:
     }
 
 
-def _subnets(connection: Connection, networks: Collection[str], versions: tuple[Any, ...]) -> list[Any]:
+def _subnets(connection: Connection, networks: Collection[str], versions: tuple[object, ...]) -> list[Any]:
     statement = sa.select(
         t.subnets.c.id,
         t.subnets.c.network_id,

@@ -16,7 +16,7 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.api.definition import Extension
-from neutrino.server.api.resources.subnetpool import ADDRESS_SCOPE, MAX_PREFIXES, SUBNETPOOL
+from neutrino.server.api.resources.subnetpool import ADDRESS_SCOPE, MAX_PREFIXES, PREFIXES, SUBNETPOOL
 from neutrino.server.api.types import Uuid, parse_attribute
 from neutrino.server.collection import Collection
 from neutrino.server.context import Context
@@ -375,14 +375,14 @@ def _network_of(body: object) -> str:
     network_id = body.get("network_id") if isinstance(body, dict) else None
     if not network_id:
         raise errors.InvalidInput(error_message="network_id must be given")
-    return str(parse_attribute("network_id", Uuid(), network_id))
+    return parse_attribute("network_id", Uuid(), network_id)
 
 
 def _prefixes_of(body: object) -> list[str]:
     given = body.get("prefixes") if isinstance(body, dict) else None
     if not given or not isinstance(given, list):
         raise errors.HTTPBadRequest("The body must have a list of prefixes under 'prefixes'.")
-    return list(parse_attribute("prefixes", SUBNETPOOL.by_name["prefixes"].type, given))
+    return parse_attribute("prefixes", PREFIXES, given)
 
 
 # --- the API of address scopes ---------------------------------------------------------------------------------------

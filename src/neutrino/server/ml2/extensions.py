@@ -97,5 +97,5 @@ def _column(table: sa.Table, view: View, attribute: Attribute) -> Expression:
     return sa.func.coalesce(row.scalar_subquery(), sa.literal(encode(_default(attribute)), t.Json))
 
 
-def _filter(column: Expression) -> Callable[[tuple[Any, ...]], Condition]:
+def _filter(column: Expression) -> Callable[[tuple[object, ...]], Condition]:
     return lambda values: column.in_([encode(value) for value in values])

@@ -101,7 +101,7 @@ def _of_network(column: sa.Column[Any], network_id: sa.Column[str]) -> Expressio
     return sa.select(column).where(t.networks.c.id == network_id).scalar_subquery()
 
 
-def _of_pools(values: tuple[Any, ...]) -> Condition:
+def _of_pools(values: tuple[object, ...]) -> Condition:
     """The filter `subnetpool_id`, on the columns instead of the computed value, so that the index is used."""
     pools = tuple(value for value in values if value != POOL)
     wanted = [sa.and_(one_of(t.subnets.c.subnetpool_id, pools), sa.not_(t.subnets.c.prefix_delegated))] if pools else []
@@ -172,13 +172,13 @@ def _address(text: str) -> str:
 _STORED_FORMS = {"ip_address": _address, "subnet_id": str.lower, "ip_address_substr": str.lower}
 
 
-def _by_fixed_ip(values: tuple[Any, ...]) -> Condition:
+def _by_fixed_ip(values: tuple[object, ...]) -> Condition:
     """The filter `fixed_ips`: `ip_address=…`, `subnet_id=…`, `ip_address_substr=…`; OR within a kind, AND between kinds.
 
     Other kinds are ignored, as in Neutron: clients send whole fixed IPs of other APIs.
     """
     kinds: dict[str, list[str]] = {"ip_address": [], "subnet_id": [], "ip_address_substr": []}
-    for text in values:
+    for text in map(str, values):
         kind, _, value = text.partition("=")
         if not kind or not value:
             raise errors.InvalidInput(f"Invalid input for fixed_ips: '{text}' is not a key and a value.")
@@ -197,14 +197,14 @@ def _by_fixed_ip(values: tuple[Any, ...]) -> Condition:
 _other = t.ports.alias().c
 
 
-def _by_host(values: tuple[Any, ...]) -> Condition:
+def _by_host(values: tuple[object, ...]) -> Condition:
     """Match ports by the host of any binding: Nova looks for the ports of a migration's other host."""
     b, hosts = t.port_bindings.c, list(values)
     bound = sa.select(b.port_id).where(b.host.in_(hosts))
     return t.ports.c.id.in_(sa.select(_other.id).where(_other.host.in_(hosts)).union(bound))
 
 
-def _by_group(ids: tuple[Any, ...]) -> Condition:
+def _by_group(ids: tuple[object, ...]) -> Condition:
     g = t.port_security_groups.c
     return t.ports.c.id.in_(sa.select(g.port_id).where(g.security_group_id.in_(list(ids))))
 

@@ -203,7 +203,7 @@ class Authorizer:
                     self.require(context, rule, seen)
                 self._require_parts(context, rule, target.get(name), seen)
 
-    def require_body(self, context: Context, action: str, body: Any, target: Row) -> None:
+    def require_body(self, context: Context, action: str, body: object, target: Row) -> None:
         """Refuse what the caller may not name in the body of an action, which is not validated yet."""
         for name, value in body.items() if isinstance(body, dict) else ():
             rule = f"{action}:{name}"

@@ -8,7 +8,6 @@ other envelopes than resources:
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -40,7 +39,7 @@ def agent_view(registry: Registry) -> View:
     # callable_: evaluated by each statement. A plain value would be the time at which the server was assembled.
     recent = t.agents.c.heartbeat_timestamp >= sa.bindparam("recent", callable_=registry.cutoff, type_=sa.String)
 
-    def by_alive(values: tuple[Any, ...]) -> Condition:
+    def by_alive(values: tuple[object, ...]) -> Condition:
         return sa.or_(*(recent if value else sa.not_(recent) for value in set(values)))
 
     computed: dict[str, Expression] = {"alive": recent}

@@ -138,8 +138,7 @@ class SecurityGroups(Collection):
 
     def _ensure_default_of_list(self, context: Context, query: Query) -> None:
         """Create the default group of the listed project, if the caller may see it, so that the list contains it."""
-        asked = query.filters.get("project_id")
-        project = asked[0] if asked else context.project_id
+        project = query.text("project_id", context.project_id or "")
         if not project or len(project) > 255:  # a filter may be any text, which no project has as its id
             return
         if context.is_admin or project == context.project_id:

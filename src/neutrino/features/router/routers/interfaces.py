@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -73,7 +72,7 @@ class Interfaces:
     # --- adding ---------------------------------------------------------------------------------------------------
 
     @retried
-    def add_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
+    def add_router_interface(self, context: Context, router_id: str, body: object) -> Object:
         port_id, subnet_id = rules.interface_of(body)
         with self.db.read() as connection:
             inputs = read_router(connection, router_id)
@@ -154,7 +153,7 @@ class Interfaces:
     # --- removing -------------------------------------------------------------------------------------------------
 
     @retried
-    def remove_router_interface(self, context: Context, router_id: str, body: Any) -> Object:
+    def remove_router_interface(self, context: Context, router_id: str, body: object) -> Object:
         port_id, subnet_id = rules.interface_of(body, removal=True)
         with self.db.read() as connection:
             inputs = read_router(connection, router_id)

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -297,10 +296,10 @@ class Routers:
 
     # --- extra routes ---------------------------------------------------------------------------------------------
 
-    def add_extraroutes(self, context: Context, key: str, body: Any) -> Object:
+    def add_extraroutes(self, context: Context, key: str, body: object) -> Object:
         return self._change_routes(context, key, _routes_in(body), routes_added)
 
-    def remove_extraroutes(self, context: Context, key: str, body: Any) -> Object:
+    def remove_extraroutes(self, context: Context, key: str, body: object) -> Object:
         return self._change_routes(context, key, _routes_in(body), routes_removed)
 
     @retried
@@ -427,7 +426,7 @@ def _check_left_to_flavor(values: Object) -> None:
         raise refuse(f"{', '.join(given)} cannot be set together with flavor_id")
 
 
-def _routes_in(body: Any) -> list[Object]:
+def _routes_in(body: object) -> list[Object]:
     """The routes of a request to add or remove some."""
     router = body.get("router") if isinstance(body, dict) else None
     if not isinstance(router, dict) or set(router) != {"routes"}:

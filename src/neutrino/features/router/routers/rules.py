@@ -20,7 +20,7 @@ def refuse(message: str) -> errors.BadRequest:
     return errors.BadRequest(resource="router", msg=message)
 
 
-def interface_of(body: Any, *, removal: bool = False) -> tuple[str | None, str | None]:
+def interface_of(body: object, *, removal: bool = False) -> tuple[str | None, str | None]:
     """The port id and the subnet id of a request body: one of them, or both to remove an interface."""
     named = body if isinstance(body, dict) else {}
     if "port_id" not in named and "subnet_id" not in named:

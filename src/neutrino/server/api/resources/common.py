@@ -47,7 +47,7 @@ def zone_hints(*, sort: bool = False) -> Attribute:
     return creatable("availability_zone_hints", t.ListOf(t.Text(), max_items=MAX_ZONE_HINTS), default=[], sort=sort)
 
 
-def standard(*, description: t.Type = _TEXT, tags: Attribute | None = TAGS) -> tuple[Attribute, ...]:
+def standard(*, description: t.Type[object] = _TEXT, tags: Attribute | None = TAGS) -> tuple[Attribute, ...]:
     """Neutron's standard attributes, which nearly every resource has."""
     return (
         writable("description", description, default="", searchable=True),

@@ -1,7 +1,5 @@
 """Networks, and how many of their addresses are in use."""
 
-from typing import Any
-
 from msgspec import UNSET
 
 from neutrino.server import errors
@@ -19,7 +17,7 @@ _SEGMENT = t.Record(
 )
 
 
-def parse_segments(value: Any) -> Any:
+def parse_segments(value: object) -> object:
     """The segments of a network that has several; each has the provider attributes of a single one."""
     if not isinstance(value, list) or not value:
         raise t.Invalid(f"'{value}' is not a list of segments")
@@ -30,7 +28,7 @@ def parse_segments(value: Any) -> Any:
     return full
 
 
-def _provider(name: str, type_: Any, filter_as: t.Type | None = None) -> Attribute:
+def _provider(name: str, type_: t.Type[object], filter_as: t.Type[object] | None = None) -> Attribute:
     return writable(f"provider:{name}", type_, filter=True, filter_as=filter_as, guarded=True)
 
 

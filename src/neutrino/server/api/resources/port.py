@@ -25,7 +25,7 @@ MAX_ADDRESS_PAIRS = 1000  # of one request; the limit of a port is the option ma
 FIXED_IP = t.Record(optional={"subnet_id": t.Uuid(), "ip_address": t.IpAddress()}, others=True)
 
 
-def parse_fixed_ips(value: Any) -> list[Object]:
+def parse_fixed_ips(value: object) -> list[Object]:
     """Requested addresses: by address, by subnet, or both."""
     if value is None:
         return []
@@ -41,7 +41,7 @@ def parse_fixed_ips(value: Any) -> list[Object]:
 FIXED_IPS = t.Parsed(parse_fixed_ips, t.ListOf(FIXED_IP, nullable=True, max_items=MAX_FIXED_IPS))
 
 
-def parse_pair_address(value: Any) -> str:
+def parse_pair_address(value: object) -> str:
     """An address or a CIDR, kept as written."""
     try:
         if not isinstance(value, str):
@@ -54,7 +54,7 @@ def parse_pair_address(value: Any) -> str:
     return value.strip()
 
 
-def parse_address_pairs(value: Any) -> list[Object]:
+def parse_address_pairs(value: object) -> list[Object]:
     if value is None:
         return []
     if not isinstance(value, list):
@@ -80,7 +80,7 @@ _PAIR_TO_PARSE = t.Record(
 ADDRESS_PAIRS = t.Parsed(parse_address_pairs, t.ListOf(_PAIR, nullable=True, max_items=MAX_ADDRESS_PAIRS))
 
 
-def parse_profile(value: Any) -> Object:
+def parse_profile(value: object) -> Object:
     """Binding profile: data about the device for the host. The size is limited because any service may write it."""
     profile = t.AnyObject().parse(value)
     if len(msgspec.json.encode(profile)) > PROFILE_MAX:
@@ -96,14 +96,14 @@ _TX_STEERING = t.Record(optional={"tx-steering": t.OneOf(("thread", "hash"))})
 HINTS = t.Record(optional={"openvswitch": t.Record(optional={"other_config": _TX_STEERING})})
 
 
-def parse_tags(value: Any) -> list[str]:
+def parse_tags(value: object) -> list[str]:
     return sorted(t.ListOf(t.Text()).parse(value))
 
 
 _TAGS = t.Parsed(parse_tags, t.ListOf(t.Text(), max_items=MAX_TAGS))
 
 
-def _binding(name: str, type_: Any, **rest: Any) -> Attribute:
+def _binding(name: str, type_: t.Type[object], **rest: Any) -> Attribute:
     return Attribute(f"binding:{name}", type_, guarded=True, **rest)
 
 

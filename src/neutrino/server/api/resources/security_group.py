@@ -1,7 +1,6 @@
 """Security groups and their rules."""
 
 import contextlib
-from typing import Any
 
 from neutrino.model.addresses import parse_interface
 from neutrino.server import errors
@@ -10,14 +9,14 @@ from neutrino.server.api.definition import REQUIRED, Attribute, Resource, creata
 from neutrino.server.api.resources.common import ID, PROJECT, PROTOCOLS, standard
 
 
-def parse_name(value: Any) -> str:
+def parse_name(value: object) -> str:
     name = t.Name().parse(value)
     if name.lower() == "default":  # each project has one, created by the server
         raise errors.SecurityGroupDefaultAlreadyExists()
     return name
 
 
-def parse_protocol(value: Any) -> str | None:
+def parse_protocol(value: object) -> str | None:
     """A protocol by name or number, as given but in lower case; `any` means all protocols."""
     name = value.lower() if isinstance(value, str) else None
     if value is None or name == "any":
@@ -29,21 +28,21 @@ def parse_protocol(value: Any) -> str | None:
     raise errors.SecurityGroupRuleInvalidProtocol(protocol=value, values=sorted(PROTOCOLS))
 
 
-def parse_ethertype(value: Any) -> str:
+def parse_ethertype(value: object) -> str:
     for known in ("IPv4", "IPv6"):
         if isinstance(value, str) and value.lower() == known.lower():
             return known
     raise errors.SecurityGroupRuleInvalidEtherType(ethertype=value, values=["IPv4", "IPv6"])
 
 
-def parse_port(value: Any) -> int | None:
+def parse_port(value: object) -> int | None:
     try:
         return None if value is None else t.Integer(0, 65535).parse(value)
     except (t.Invalid, t.Unconvertible):
         raise errors.SecurityGroupInvalidPortValue(port=value) from None
 
 
-def parse_prefix(value: Any) -> str | None:
+def parse_prefix(value: object) -> str | None:
     """A CIDR with its host bits; an address becomes a /32 or /128, a netmask a prefix length."""
     if not value and not isinstance(value, int | bool | float):
         return None
@@ -59,7 +58,9 @@ _PORT = t.Parsed(parse_port, t.Nullable(t.Integer(0, 65535)))
 _STRING_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
 
-def _rule(name: str, type_: Any, default: Any = None, filter_as: t.Type | None = None) -> Attribute:
+def _rule(
+    name: str, type_: t.Type[object], default: object = None, filter_as: t.Type[object] | None = None
+) -> Attribute:
     return creatable(name, type_, default=default, searchable=True, filter_as=filter_as)
 
 

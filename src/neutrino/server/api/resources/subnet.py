@@ -1,7 +1,6 @@
 """Subnets."""
 
 import re
-from typing import Any
 
 from neutrino.server import errors
 from neutrino.server.api import types as t
@@ -15,7 +14,7 @@ MAX_NAMESERVERS, MAX_HOST_ROUTES = 100, 1000
 SERVICE_TYPE = re.compile(r"\S+:|[Oo]ctavia")
 
 
-def parse_pools(value: Any) -> list[dict[str, str]]:
+def parse_pools(value: object) -> list[dict[str, str]]:
     """Allocation pools with addresses in canonical form."""
     if not isinstance(value, list):
         raise t.Unconvertible(f"'{value}' is not a list of allocation pools")
@@ -32,7 +31,7 @@ def parse_pools(value: Any) -> list[dict[str, str]]:
     return pools
 
 
-def parse_service_types(value: Any) -> list[str]:
+def parse_service_types(value: object) -> list[str]:
     if not isinstance(value, list):
         raise t.Invalid(f"'{value}' is not a list")
     for item in value:
@@ -45,7 +44,7 @@ def parse_service_types(value: Any) -> list[str]:
     return value
 
 
-def parse_pool_id(value: Any) -> str | None:
+def parse_pool_id(value: object) -> str | None:
     """A subnet pool's id, null, or "prefix_delegation" for a prefix delegated to the router."""
     return value if value in (None, "prefix_delegation") else t.Uuid().parse(value)
 

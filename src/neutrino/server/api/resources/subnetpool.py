@@ -6,6 +6,7 @@ from neutrino.server.api.definition import REQUIRED, Attribute, Resource, writab
 from neutrino.server.api.resources.common import ID, IP_VERSION, NAME, PROJECT, shared, standard
 
 MAX_PREFIXES = 1000
+PREFIXES = t.ListOf(t.Cidr(), max_items=MAX_PREFIXES)
 
 
 def _prefixlen(name: str) -> Attribute:
@@ -28,7 +29,7 @@ SUBNETPOOL = Resource(
         ID,
         writable("name", t.Text(255, min=1, blank=False), default=REQUIRED, searchable=True),
         PROJECT,
-        writable("prefixes", t.ListOf(t.Cidr(), max_items=MAX_PREFIXES), default=REQUIRED),
+        writable("prefixes", PREFIXES, default=REQUIRED),
         writable("default_quota", t.Integer(min=0), searchable=True, shown_null=True),
         Attribute("ip_version", t.Integer(), filter=True, sort=True),
         _prefixlen("default_prefixlen"),

@@ -1,7 +1,5 @@
 """Packet traces: created, answered, and not stored. `server/trace/` computes them."""
 
-from typing import Any
-
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import Attribute, Resource, creatable
 from neutrino.server.api.resources.common import PROTOCOLS
@@ -11,7 +9,7 @@ VERDICTS = ("delivered", "dropped", "unknown")
 MIN_SIZE, MAX_SIZE = 20, 65535  # bytes of an IP packet: a header alone, and the most that its length field allows
 
 
-def parse_protocol(value: Any) -> str:
+def parse_protocol(value: object) -> str:
     """A protocol by name, in lower case, or by number."""
     if isinstance(value, str) and value.lower() in PROTOCOLS:
         return value.lower()

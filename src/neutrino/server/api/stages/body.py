@@ -51,12 +51,12 @@ def items_to_create(resource: Resource, body: object, context: Context) -> tuple
     return [_to_create(resource, _only(resource, body), context)], False
 
 
-def _unwrapped(resource: Resource, one: object) -> Any:
+def _unwrapped(resource: Resource, one: object) -> object:
     """Remove the envelope of an object: in a bulk create it may have the envelope of a single create."""
     return one[resource.name] if isinstance(one, dict) and one.keys() == {resource.name} else one
 
 
-def _only(resource: Resource, body: object) -> Any:
+def _only(resource: Resource, body: object) -> object:
     if not isinstance(body, dict) or resource.name not in body:
         raise errors.HTTPBadRequest(f"The body has no '{resource.name}'.")
     return body[resource.name]

@@ -2,7 +2,6 @@
 
 import ipaddress
 import re
-from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from neutrino.server import errors
@@ -65,8 +64,8 @@ def parse_fields(resource: Resource, pairs: Pairs) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(f for f in asked if f in known))
 
 
-def _filters(resource: Resource, values: dict[str, list[str]]) -> dict[str, tuple[Any, ...]]:
-    filters: dict[str, tuple[Any, ...]] = {}
+def _filters(resource: Resource, values: dict[str, list[str]]) -> dict[str, tuple[object, ...]]:
+    filters: dict[str, tuple[object, ...]] = {}
     unknown = []
     for name, given in values.items():
         if name in PAGING:
@@ -104,14 +103,14 @@ def filter_type(attribute: Attribute) -> t.Bool | t.Integer | None:
     return t.Integer() if numeric else None
 
 
-def _value(attribute: Attribute, text: str) -> Any:
+def _value(attribute: Attribute, text: str) -> object:
     kind = filter_type(attribute)
     if kind is None:
         return stored_form(attribute.filter_as or attribute.type, text)
     return t.parse_attribute(attribute.name, kind, text)
 
 
-def stored_form(kind: t.Type, text: str) -> str:
+def stored_form(kind: t.Type[object], text: str) -> str:
     """A filter value in the form in which the type is stored, so that the database can compare bytes and use its index.
 
     UUIDs, MACs, addresses and enumerations have one form, however a client writes them (Neutron on MariaDB finds them by a
