@@ -97,11 +97,11 @@ def test_networks_are_spread_without_being_counted(fresh: Fresh) -> None:
 
 
 @pytest.mark.every_database
-def test_a_network_is_placed_with_its_first_subnet(fresh: Fresh) -> None:
+def test_a_network_is_placed_with_its_first_subnet(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the subnet's own transaction: no step after it could fail and leave the network without DHCP."""
     server, api = fresh
     bridged(server, "b1", "physnet1")
-    server.core.subnets.commit_hooks.clear()
+    monkeypatch.setattr(server.core.subnets.dhcp, "follow", lambda *_: None)
     network = api.network(**PHYSICAL)
     api.subnet(network, "10.0.0.0/24", enable_dhcp=False)
     assert places(api, network) == []
@@ -112,10 +112,10 @@ def test_a_network_is_placed_with_its_first_subnet(fresh: Fresh) -> None:
 
 
 @pytest.mark.every_database
-def test_a_subnet_that_gets_dhcp_places_its_network(fresh: Fresh) -> None:
+def test_a_subnet_that_gets_dhcp_places_its_network(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
     server, api = fresh
     bridged(server, "b1", "physnet1")
-    server.core.subnets.commit_hooks.clear()
+    monkeypatch.setattr(server.core.subnets.dhcp, "follow", lambda *_: None)
     network = api.network(**PHYSICAL)
     subnet = api.subnet(network, "10.0.0.0/24", enable_dhcp=False)
     api.put(f"/subnets/{subnet['id']}", {"subnet": {"enable_dhcp": True}}).expect(200)

@@ -47,6 +47,20 @@ def test_defaults_and_limits_of_ones_own(api: Api, admin: Api) -> None:
         admin.put(path, {"quota": wrong}).expect(400)
 
 
+def test_a_quota_error_comes_before_others(api: Api) -> None:
+    """Clients expect it first, whatever else is wrong with a well-formed request."""
+    network = api.network()
+    limit(api, network=1, port=0)
+    forbidden = {"network": {"provider:network_type": "local"}}
+    api.post("/networks", forbidden).refused(409, "OverQuota")
+    missing = {"network_id": "00000000-0000-0000-0000-000000000001"}
+    api.post("/ports", {"port": missing}).refused(409, "OverQuota")
+    api.post("/ports", {"port": {"network_id": network["id"], "mac_address": "no"}}).expect(400)
+    limit(api, network=2, port=1)
+    api.post("/networks", forbidden).refused(403, "PolicyNotAuthorized")
+    api.post("/ports", {"port": missing}).refused(404, "NetworkNotFound")
+
+
 def test_nothing_passes_a_limit(api: Api) -> None:
     limit(api, port=3)
     network = api.network()

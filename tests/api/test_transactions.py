@@ -11,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.server import errors
-from neutrino.server.db import batch
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, Read, RowsLookup, read, read_together, scalar
 from neutrino.server.db.session import Database, Stale
@@ -48,6 +47,63 @@ def stored(db: Database, project: str) -> list[tuple[str, int]]:
     with db.read() as connection:
         statement = sa.select(_q.resource, _q.limit).where(_q.project_id == project).order_by(_q.resource)
         return [tuple(found) for found in connection.execute(statement)]
+
+
+def test_reads_after_the_commit(db: Database, project: str) -> None:
+    """They see what the transaction and others have committed, and are called when it is not repeated any more."""
+    limit, calls = Lookup(_LIMIT, scalar), list[Any]()
+
+    def attempt() -> None:
+        with db.transaction() as tx:
+            tx.insert(t.quotas, [row(project, limit=5)])
+            tx.read_after_commit(limit(project=project), calls.append)
+            tx.read_after_commit(limit(project="none"), calls.append)
+        assert calls == []
+
+    db.retrying(attempt)
+    assert calls == [5, None]
+    with db.transaction() as tx:  # nothing is written
+        tx.read_after_commit(limit(project=project), calls.append)
+    assert calls == [5, None, 5]
+    db.retrying(lambda: insert(db, [row(project, "network")]))  # the connection is usable, and its snapshot new
+    assert stored(db, project) == [("network", 1), ("port", 5)]
+
+
+def test_a_transaction_that_fails_reads_nothing_after_it(db: Database, project: str) -> None:
+    calls: list[Any] = []
+
+    def attempt() -> None:
+        with db.transaction() as tx:
+            tx.change(sa.update(t.quotas).where(_q.project_id == project).values(limit=2))
+            tx.read_after_commit(Lookup(_LIMIT, scalar)(project=project), calls.append)
+
+    with pytest.raises(Stale):
+        attempt()
+    assert calls == []
+
+
+def test_a_read_that_fails_after_the_commit_is_no_failure_of_the_commit(db: Database, project: str) -> None:
+    """It is read once more, by itself, and fails there: the transaction is neither repeated nor called lost."""
+    failing = {  # when they are executed
+        "sqlite": sa.func.json_extract("[", "$"),
+        "postgresql": sa.cast(_q.resource, sa.Integer),
+        "mysql": sa.text("(SELECT 1 UNION SELECT 2)"),
+    }
+    wrong = sa.select(failing[db.dialect]).where(_q.project_id == sa.bindparam("project"))
+    attempts: list[int] = []
+
+    def attempt() -> None:
+        attempts.append(1)
+        with db.transaction() as tx:
+            tx.insert(t.quotas, [row(project, limit=5)])
+            tx.read_after_commit(Lookup(wrong, scalar)(project=project), attempts.append)
+
+    with pytest.raises((sa.exc.DBAPIError, errors.InvalidInput)):
+        db.retrying(attempt)
+    assert attempts == [1]
+    assert stored(db, project) == [("port", 5)]
+    insert(db, [row(project, "network")])
+    assert stored(db, project) == [("network", 1), ("port", 5)]
 
 
 def test_statements_see_the_ones_before_them(db: Database, project: str) -> None:
@@ -168,19 +224,19 @@ def test_a_transaction_without_reads_is_sent_at_once(
     assert (sender is None) == (database == "sqlite")  # which has no round trips
     if sender is None:
         return
-    sent: list[tuple[int, str]] = []
-    real = sender.send
+    sent: list[int] = []
+    real = sender.commit
 
-    def send(cursor: Any, before: Any, last: batch.Statement) -> Any:
-        sent.append((len([one for one in before if one.text != sender.begin]), last.text))
-        return real(cursor, before, last)
+    def commit(cursor: Any, before: Any, reads: Any) -> Any:
+        sent.append(len([one for one in before if one.text != sender.begin]))
+        return real(cursor, before, reads)
 
-    monkeypatch.setattr(sender, "send", send)
+    monkeypatch.setattr(sender, "commit", commit)
     with db.transaction() as tx:
         tx.insert(t.quotas, [row(project)])
         tx.change(sa.update(t.quotas).where(_q.project_id == project).values(limit=2))
         tx.record("port", project)
-    assert sent == [(3, "COMMIT")]
+    assert sent == [3]
 
 
 def test_a_deadlock_is_retried(db: Database, database: str, project: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
-from neutrino.server.db.batch import Statement
+from neutrino.server.db.batch import SentText, Statement
 from neutrino.server.db.transaction import FENCE
 from neutrino.server.main import Server
 from tests.api.client import Api
@@ -46,19 +46,19 @@ class LostCommit:
         self.cuts = 0
 
     def __enter__(self) -> LostCommit:
-        self._original = self._sender.send
-        self._sender.send = self._send
+        self._original = self._sender.commit
+        self._sender.commit = self._commit
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._sender.send = self._original
+        self._sender.commit = self._original
 
-    def _send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> Any:
-        if last.text != "COMMIT" or self.cuts or not any(self._table in one.text for one in before):
-            return self._original(cursor, before, last)
+    def _commit(self, cursor: Any, before: Sequence[Statement], reads: Sequence[SentText]) -> Any:
+        if self.cuts or not any(self._table in one.text for one in before):
+            return self._original(cursor, before, reads)
         self.cuts += 1
         if self._executed:
-            self._original(cursor, before, last)
+            self._original(cursor, before, reads)
         connection = cursor.connection
         if hasattr(connection, "pgconn"):
             connection.pgconn.finish()

@@ -2,7 +2,7 @@
 
     tx.insert, tx.change, tx.write        deferred: compiled by SQLAlchemy, kept here
     tx.execute, or a read in the transaction   sends what is deferred along with itself, in one round trip
-    commit                                sends what is deferred along with COMMIT
+    commit                                sends what is deferred along with COMMIT, and with reads that come after it
 
 So a statement always sees the ones before it, and a transaction that reads nothing is one round trip, whatever it writes.
 PostgreSQL gets a pipeline, MariaDB one packet with several statements; both stop at the first statement that fails, so
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from neutrino.model.objects import Values
 from neutrino.server.db.compiled import Row, Statements, driver_cursor
 
 _OPTION = "neutrino_batch"  # the connection's execution option that has the batch of its transaction
@@ -37,7 +38,8 @@ class Statement(NamedTuple):
     rows: int | None  # it must change so many rows
 
 
-COMMIT = Statement("COMMIT", None, False, None)
+COMMIT = "COMMIT"
+SentText = tuple[str, Any]  # a statement with its parameters
 
 
 class Sender(Protocol):
@@ -48,8 +50,11 @@ class Sender(Protocol):
     def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
         """Execute all; afterwards the cursor has the result of the last one."""
 
-    def fetch(self, cursor: Any, texts: Sequence[tuple[str, Any]]) -> list[list[Row]]:
-        """The rows of each statement, given with its parameters."""
+    def commit(self, cursor: Any, before: Sequence[Statement], reads: Sequence[SentText]) -> list[list[Row]] | None:
+        """Execute all, then COMMIT and these reads; their rows, or None if it is committed and a read has failed."""
+
+    def fetch(self, cursor: Any, texts: Sequence[SentText]) -> list[list[Row]]:
+        """The rows of each statement."""
 
     def is_stale(self, error: sa.exc.DBAPIError) -> bool:
         """Whether a statement changed another number of rows than it had to."""
@@ -66,6 +71,8 @@ class Batch:
         self._deferred: list[Statement] = [] if begin is None else [Statement(begin, None, False, None)]
         self._is_empty = True  # nothing but BEGIN is deferred
         self._rows: int | None = None
+        self._reads: list[SentText] = []  # after the commit
+        self._fetched: list[list[Row]] | None = None
         self._is_deferring = False
         if sender is not None:
             connection.execution_options(**{_OPTION: self})
@@ -105,10 +112,21 @@ class Batch:
         self._deferred.append(statement)
         self._is_empty = False
 
-    def commit(self) -> None:
-        """Send what is deferred with COMMIT; without anything deferred the connection's commit does."""
-        if not self._is_empty:
-            self._connection.exec_driver_sql(COMMIT.text)  # arrives in `execute`
+    def commit(self, reads: Sequence[tuple[sa.Executable, Values]]) -> list[list[Row]] | None:
+        """Send what is deferred with COMMIT; without anything deferred the connection's commit does.
+
+        Returns the rows of these reads, which see what others have committed as well; None if they were not sent.
+        """
+        if self._is_empty:
+            return None
+        texts = [self._statements.get(*read) for read in reads]
+        compiled = [text for text in texts if text is not None]
+        if len(compiled) == len(reads):
+            self._reads = [(text.text, text.parameters(read[1])) for text, read in zip(compiled, reads, strict=True)]
+        self._connection.exec_driver_sql(COMMIT)  # arrives in `execute`
+        if self._fetched is None or len(self._fetched) < len(reads):
+            return None
+        return [text.rows(rows) for text, rows in zip(compiled, self._fetched, strict=True)]
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -129,8 +147,10 @@ class Batch:
         if not self._deferred:
             return False
         before, self._deferred, self._is_empty = self._deferred, [], True
-        last = COMMIT if text == COMMIT.text else Statement(text, parameters, many, None)
-        self._sender.send(cursor, before, last)
+        if text == COMMIT:
+            self._fetched = self._sender.commit(cursor, before, self._reads)
+        else:
+            self._sender.send(cursor, before, Statement(text, parameters, many, None))
         return True
 
 

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
+import pymysql
 import sqlalchemy as sa
 from pymysql.connections import Connection
 
-from neutrino.server.db.batch import COMMIT, Statement
+from neutrino.server.db.batch import COMMIT, SentText, Statement
 from neutrino.server.db.compiled import Row
 
 _PACKET_BYTES: Final = 1_000_000  # below max_allowed_packet, 16 MB by default, with room for the last statement
@@ -38,6 +39,27 @@ class Packets:
     begin: str | None = None  # autocommit is off: the first statement begins a transaction
 
     def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
+        texts = self._texts(cursor, before)
+        _run(cursor, [*([_block(texts)] if texts else ()), *_with_parameters(cursor, last)])
+
+    def commit(self, cursor: Any, before: Sequence[Statement], reads: Sequence[SentText]) -> list[list[Row]] | None:
+        block = _block([*self._texts(cursor, before), COMMIT])
+        # Autocommit is off: the reads begin a transaction, which must not stay open.
+        after = [*(cursor.mogrify(*read) for read in reads), COMMIT] if reads else []
+        cursor.execute(";".join([block, *after]))
+        fetched: list[list[Row]] = []
+        try:
+            while cursor.nextset():
+                fetched.append(cursor.fetchall())
+        except pymysql.MySQLError:  # it is committed; a failed read has left its transaction open, for `rollback`
+            cursor.connection.rollback()
+            cursor.connection.is_committed = True
+            return None
+        cursor.connection.is_committed = True
+        return fetched[: len(reads)]
+
+    def _texts(self, cursor: Any, before: Sequence[Statement]) -> list[str]:
+        """The statements of the last packet; earlier ones are sent here, if they are too long for one."""
         texts: list[str] = []
         size = 0
         for statement in before:
@@ -50,13 +72,9 @@ class Packets:
             size += length
             if statement.rows is not None:
                 texts.append(_check(statement.rows))
-        if last is COMMIT:
-            _run(cursor, [_block([*texts, last.text])])
-            cursor.connection.is_committed = True
-        else:
-            _run(cursor, [*([_block(texts)] if texts else ()), *_with_parameters(cursor, last)])
+        return texts
 
-    def fetch(self, cursor: Any, texts: Sequence[tuple[str, Any]]) -> list[list[Row]]:
+    def fetch(self, cursor: Any, texts: Sequence[SentText]) -> list[list[Row]]:
         cursor.execute(";".join(cursor.mogrify(*one) for one in texts))
         fetched = [cursor.fetchall()]
         while cursor.nextset():  # raises the error of a statement that failed

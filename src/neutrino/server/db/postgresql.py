@@ -8,7 +8,7 @@ from typing import Any, Final
 import psycopg
 import sqlalchemy as sa
 
-from neutrino.server.db.batch import Statement
+from neutrino.server.db.batch import COMMIT, SentText, Statement
 from neutrino.server.db.compiled import Row
 from neutrino.server.db.connection_options import READ_SECONDS
 
@@ -41,7 +41,22 @@ class Pipeline:
         sent = [(others, *execution) for statement in before for execution in _executions(statement)]
         _run(cursor.connection, [*sent, *((cursor, *execution) for execution in _executions(last))])
 
-    def fetch(self, cursor: Any, texts: Sequence[tuple[str, Any]]) -> list[list[Row]]:
+    def commit(self, cursor: Any, before: Sequence[Statement], reads: Sequence[SentText]) -> list[list[Row]] | None:
+        connection = cursor.connection
+        others, cursors = connection.cursor(), [connection.cursor() for _ in reads]
+        sent = [(others, *execution) for statement in before for execution in _executions(statement)]
+        try:
+            _run(
+                connection,
+                [*sent, (cursor, COMMIT, None), *((c, *read) for c, read in zip(cursors, reads, strict=True))],
+            )
+        except psycopg.Error:
+            if cursor.statusmessage == COMMIT and not connection.closed:
+                return None
+            raise
+        return [one.fetchall() for one in cursors]
+
+    def fetch(self, cursor: Any, texts: Sequence[SentText]) -> list[list[Row]]:
         cursors = [cursor.connection.cursor() for _ in texts]
         _run(cursor.connection, [(one, *text) for one, text in zip(cursors, texts, strict=True)])
         return [one.fetchall() for one in cursors]

@@ -176,6 +176,23 @@ def read_together(connection: Connection, *wanted: Read[Any]) -> tuple[Any, ...]
     return tuple(one.result(rows) for one, rows in zip(wanted, _rows(connection, wanted), strict=True))
 
 
+@overload
+def read_lists(
+    connection: Connection,
+    a: Sequence[Read[T1]],
+    b: Sequence[Read[T2]],
+    c: Sequence[Read[T3]],
+    d: Sequence[Read[T4]],
+    /,
+) -> tuple[list[T1], list[T2], list[T3], list[T4]]: ...
+@overload
+def read_lists(connection: Connection, *wanted: Sequence[Read[Any]]) -> tuple[list[Any], ...]: ...
+def read_lists(connection: Connection, *wanted: Sequence[Read[Any]]) -> tuple[list[Any], ...]:
+    """The results of several lists of reads, all of which are sent together."""
+    results = iter(read_together(connection, *(one for some in wanted for one in some)))
+    return tuple([next(results) for _ in some] for some in wanted)
+
+
 def _rows(connection: Connection, wanted: Sequence[Read[Any]]) -> list[Sequence[Row]]:
     if isinstance(connection, ReadConnection):
         return connection.fetch(wanted)

@@ -132,9 +132,9 @@ class Database:
         self._threads.committed = request_ids.get()
         pending = getattr(self._threads, "callbacks", None)
         if pending is not None:  # called by the `retrying` that this transaction is in
-            pending.extend(tx.callbacks)
+            pending.extend(tx.callbacks(self.read))
         else:
-            for call in tx.callbacks:
+            for call in tx.callbacks(self.read):
                 call()
 
     def retrying(self, attempt: Callable[[], T]) -> T:

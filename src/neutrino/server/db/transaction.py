@@ -10,8 +10,9 @@ The change log is what the feed reads, and the history of objects: its rows name
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cache, partial
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, CursorResult
@@ -22,11 +23,13 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.batch import Batch
 from neutrino.server.db.batch import Stale as Stale
-from neutrino.server.db.compiled import driver_cursor
+from neutrino.server.db.compiled import Row, driver_cursor
 from neutrino.server.db.connection_options import GALERA
+from neutrino.server.db.reads import Read, read
 from neutrino.server.db.sql import Selection
 
 P = ParamSpec("P")
+T = TypeVar("T")
 UNLIMITED = -1
 ID_FLOOR, ID_RANDOM_BITS = -(1 << 63), 11  # microseconds have 52 bits for the next century
 FENCE = "fence"  # the kind of a row that prevents a commit; neither the feed nor the history has such objects
@@ -60,7 +63,9 @@ class Transaction:
         self._is_for_feed = False  # hosts get some of the changed objects
         self._usage: dict[tuple[str, str], int] = {}
         self._limits: dict[tuple[str, str], int] = {}
-        self.callbacks: list[Callable[[], object]] = []  # after the commit
+        self._callbacks: list[Callable[[], object]] = []  # after the commit
+        self._reads: list[tuple[Read[Any], Callable[[Any], object]]] = []  # the same, with what they read
+        self._fetched: list[list[Row]] | None = None  # the rows of these reads, if COMMIT was sent with them
         self.mark: int | None = None  # id of one of its change-log rows, by which its outcome can be found out
         self.is_ending = False  # COMMIT is being sent
 
@@ -91,7 +96,27 @@ class Transaction:
 
     def after_commit(self, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Call it when the change is committed and not repeated any more: it may write, and lose races, itself."""
-        self.callbacks.append(partial(call, *args, **kwargs))
+        self._callbacks.append(partial(call, *args, **kwargs))
+
+    def read_after_commit(self, wanted: Read[T], call: Callable[[T], object]) -> None:
+        """Read this after the commit, where it sees what others have committed meanwhile, and call it with the result.
+
+        It is sent along with COMMIT where the database takes both at once.
+        """
+        self._reads.append((wanted, call))
+
+    def callbacks(self, connect: Callable[[], AbstractContextManager[Connection]]) -> list[Callable[[], object]]:
+        """What is called after the commit; `connect` is for reads that were not sent with it."""
+
+        def read_and_call(wanted: Read[Any], call: Callable[[Any], object]) -> None:
+            with connect() as connection:
+                result = read(connection, wanted)
+            call(result)
+
+        if self._fetched is None:
+            return [*self._callbacks, *(partial(read_and_call, wanted, call) for wanted, call in self._reads)]
+        answered = zip(self._reads, self._fetched, strict=True)
+        return [*self._callbacks, *(partial(call, wanted.result(rows)) for (wanted, call), rows in answered)]
 
     def insert(self, table: sa.Table, rows: Sequence[Values], limits: Mapping[str, int] | None = None) -> None:
         """Insert rows with equal columns, and log them if their table has a history. The statement is cached per table.
@@ -174,7 +199,7 @@ class Transaction:
         for key in sorted(self._usage):  # the same order in all writers, so that they cannot deadlock
             if self._usage[key]:
                 self._count(key, self._usage[key], self._limits.get(key, UNLIMITED))
-        self._batch.commit()
+        self._fetched = self._batch.commit([(wanted.statement, wanted.parameters) for wanted, _ in self._reads])
         return self._is_for_feed
 
     def _assign_positions(self, rows: Sequence[Object]) -> None:

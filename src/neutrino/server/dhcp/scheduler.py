@@ -12,7 +12,7 @@ the ports once more after their commit (`reconcile_ports`): the later one sees e
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import encode, exists
+from neutrino.server.db.reads import Read
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.dhcp.ports import DhcpPorts, NetworkAfter
@@ -56,8 +57,12 @@ class DhcpScheduler(AgentScheduler):
 
     # --- observer of subnets and ports ----------------------------------------------------------------------------
 
+    def reading_agents(self, network_id: str) -> Read[Agents]:
+        """The agents that may serve the network if one of its subnets gets DHCP."""
+        return self.placements.reading_candidates(self.registry.cutoff(), self.loads, network_id)
+
     def prepare(
-        self, connection: Connection, network: Object, subnets: Sequence[Object], gets_dhcp: bool
+        self, connection: Connection, network: Object, subnets: Sequence[Object], agents: Agents | None
     ) -> list[PendingWrite]:
         """What changes along with a network's subnets: its DHCP ports and, if one gets DHCP, the agents that it lacks.
 
@@ -65,9 +70,8 @@ class DhcpScheduler(AgentScheduler):
         """
         network_id, after = network["id"], NetworkAfter(network, subnets)
         is_routed = any(s["enable_dhcp"] and s["segment_id"] is not None for s in subnets)
-        if not gets_dhcp or is_routed or not self.options.automatic:
+        if agents is None or is_routed or not self.options.automatic:
             return self.ports.steps(connection, network_id, after=after)
-        agents = self.candidates(connection, network_id)
         if not agents.candidates:
             return []
         hints = network["availability_zone_hints"]
@@ -79,15 +83,20 @@ class DhcpScheduler(AgentScheduler):
 
         return [*steps, PendingWrite(NO_EVENT, join)]
 
-    def committed(self, network_id: str, before: Object | None, after: Object | None) -> None:
-        """A subnet has been created, updated or deleted, and its network's DHCP ports with it."""
+    def follow(self, tx: Transaction, network_id: str, before: Object | None, after: Object | None) -> None:
+        """A subnet is created, updated or deleted, and its network's DHCP ports with it: look again after the commit."""
         had = before is not None and before["enable_dhcp"]
         has = after is not None and after["enable_dhcp"]
         if has and not had:
-            self.schedule(network_id)
+            agents = self.placements.reading_agents(self.registry.cutoff(), network_id)
+            tx.read_after_commit(agents, partial(self._complete, network_id))
         elif had and not has and after is not None:
             # The network may have been placed while the subnet changed, with a port for the subnet as it was.
-            self.reconcile_ports(network_id)
+            tx.after_commit(self.reconcile_ports, network_id)
+
+    def _complete(self, network_id: str, agents: Agents) -> None:
+        if agents.candidates:
+            self.schedule(network_id)
 
     def port_changed(self, before: Object | None, after: Object | None) -> None:
         if before is not None and after is None and before["device_owner"] == DHCP_OWNER:
@@ -422,7 +431,6 @@ def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any
     )
     ports = DhcpPorts(core.networks, core.ports, core.operations, conf.base_mac)
     scheduler = DhcpScheduler(db, registry, options, ports, core.provisioning.release_unserved)
-    core.subnets.prepare_hooks.append(scheduler.prepare)
-    core.subnets.commit_hooks.append(scheduler.committed)
+    core.subnets.dhcp = scheduler
     core.ports.commit_hooks.append(scheduler.port_changed)
     return scheduler

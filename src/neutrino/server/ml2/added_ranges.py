@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from neutrino.server.db import tables as t
-from neutrino.server.db.reads import Lookup, read
+from neutrino.server.db.reads import Lookup
 from neutrino.server.ipam.ranges import Range
 
 Ranges = Mapping[str | None, Sequence[Range]]  # by physical network; None: of tunnels
@@ -29,7 +28,7 @@ class AddedRange:
     project_id: str | None = None  # None: shared
 
 
-_ADDED = Lookup(
+ADDED = Lookup(
     sa.select(
         t.network_segment_ranges.c.network_type,
         t.network_segment_ranges.c.physical_network,
@@ -39,10 +38,6 @@ _ADDED = Lookup(
     ).where(sa.not_(t.network_segment_ranges.c.default)),
     lambda rows: [AddedRange(*row) for row in rows],
 )
-
-
-def read_added(connection: Connection) -> list[AddedRange]:
-    return read(connection, _ADDED())
 
 
 def known(configured: Ranges, added: Sequence[AddedRange], network_type: str) -> Ranges:

@@ -16,12 +16,13 @@ from neutrino.server.collection import Listing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
-from neutrino.server.db.reads import read_together
+from neutrino.server.db.reads import read_lists, read_together
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added
 from neutrino.server.hosts.zones import check_hints
+from neutrino.server.ml2.added_ranges import AddedRange
 from neutrino.server.ml2.attributes import NetworkAttributes
 from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.extensions import Extensions
@@ -116,10 +117,10 @@ class Networks(Listing):
     @retried
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         with self.db.read() as connection:
-            projects = {values["project_id"]: self._read_inputs(connection, values["project_id"]) for values in several}
+            projects, added = self._read_inputs(connection, {values["project_id"] for values in several})
             # One for all networks: no two of them get the same segment. A single network guesses one without a lookup; if
             # the guess was taken, the next attempt looks.
-            in_use = self.segments.in_use(connection, blind=len(several) == 1 and not self.db.is_repeated)
+            in_use = SegmentsInUse(connection, blind=len(several) == 1 and not self.db.is_repeated, added=added)
             made = [
                 self._decide(connection, context, values, in_use, projects[values["project_id"]].of_features)
                 for values in several
@@ -136,14 +137,21 @@ class Networks(Listing):
                 self._insert_parts(tx, network, segments)
         return [api_network(network, segments) for network, segments in made]
 
-    def _read_inputs(self, connection: Connection, project: str) -> ProjectInputs:
-        limit, group, *of_features = read_together(
-            connection,
-            self.quotas.reading("network", project),
-            DEFAULT_GROUP(project=project),
-            *(one.reading(project) for one in self.added),
-        )
-        return ProjectInputs(limit, group, of_features)
+    def _read_inputs(
+        self, connection: Connection, projects: Collection[str]
+    ) -> tuple[dict[str, ProjectInputs], Sequence[AddedRange]]:
+        """The inputs of each project, and the ranges of segments that operators have added."""
+        of_projects = [
+            [
+                self.quotas.reading("network", project),
+                DEFAULT_GROUP(project=project),
+                *(one.reading(project) for one in self.added),
+            ]
+            for project in projects
+        ]
+        added, *found = read_lists(connection, self.segments.reading_added(), *of_projects)
+        inputs = [ProjectInputs(limit, group, of_features) for limit, group, *of_features in found]
+        return dict(zip(projects, inputs, strict=True)), [one for ranges in added for one in ranges]
 
     def _insert_parts(self, tx: Transaction, network: Object, segments: Sequence[Segment]) -> None:
         at = network["created_at"]

@@ -16,7 +16,7 @@ from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, new_id
-from neutrino.server.db.reads import RowsLookup, read
+from neutrino.server.db.reads import Read, RowsLookup, read
 from neutrino.server.db.session import Database
 from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction, now
@@ -93,8 +93,13 @@ class Segments:
 
     # --- choosing -------------------------------------------------------------------------------------------------
 
-    def in_use(self, connection: Connection, *, blind: bool = False) -> SegmentsInUse:
-        return SegmentsInUse(connection, blind, added_ranges.read_added(connection) if self.has_added_ranges else ())
+    def reading_added(self) -> list[Read[list[added_ranges.AddedRange]]]:
+        """The ranges that operators have added, to be read together with other things; nothing if they cannot."""
+        return [added_ranges.ADDED()] if self.has_added_ranges else []
+
+    def in_use(self, connection: Connection) -> SegmentsInUse:
+        ranges = self.reading_added()
+        return SegmentsInUse(connection, added=read(connection, ranges[0]) if ranges else ())
 
     def choose(self, in_use: SegmentsInUse, values: Values) -> list[Segment]:
         """The segments of a new network: as requested, else one of the types for projects."""

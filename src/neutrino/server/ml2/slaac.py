@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode, update_row
-from neutrino.server.db.reads import RowsLookup, read
+from neutrino.server.db.reads import RowsLookup
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.sql import Condition, NamedRow
 from neutrino.server.db.transaction import Transaction
@@ -84,15 +84,13 @@ class SlaacAddresses:
 
     def watch(self, tx: Transaction, network_id: str, known: Collection[str]) -> None:
         """A transaction writes addresses of ports that were decided with these subnets: check for others after it."""
-        tx.after_commit(self.check, network_id, frozenset(known))
 
-    def check(self, network_id: str, known: Collection[str]) -> None:
-        """Give ports their addresses on SLAAC subnets that are not known."""
-        with self.db.read() as connection:
-            rows = read(connection, _IPV6_SUBNETS(network=network_id))
-        for row in rows:
-            if row.id not in known and is_auto_address(row._asdict()):
-                self.complete(network_id, row.id)
+        def check(rows: Sequence[NamedRow]) -> None:
+            for row in rows:
+                if row.id not in known and is_auto_address(row._asdict()):
+                    self.complete(network_id, row.id)
+
+        tx.read_after_commit(_IPV6_SUBNETS(network=network_id), check)
 
     @retried
     def complete(self, network_id: str, subnet_id: str) -> None:

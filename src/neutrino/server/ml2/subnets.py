@@ -8,7 +8,7 @@ depend on the subnets of a network (DHCP) register hooks: their changes of ports
 import ipaddress
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -20,7 +20,7 @@ from neutrino.server.collection import Listing, one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, decode, fresh, update_row
-from neutrino.server.db.reads import read_together
+from neutrino.server.db.reads import Read, read, read_lists
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction
@@ -36,10 +36,8 @@ from neutrino.server.ml2.segments import DYNAMIC, read_segments
 from neutrino.server.ml2.slaac import SlaacAddresses, add_addresses, ports_to_address, store
 from neutrino.server.ml2.views import SUBNETS, reading_subnets, stored, subnets_of
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.scheduling.placements import Agents
 
-# What else is written with a change of subnets, such as DHCP ports: connection, network, its subnets after the change, and
-# whether one of them gets DHCP.
-PrepareHook = Callable[[Connection, Object, Sequence[Object], bool], Sequence[PendingWrite]]
 # After the commit: the network's id, the subnet before and after (None: does not exist).
 CommitHook = Callable[[str, Object | None, Object | None], None]
 REQUEST_ONLY = ("prefixlen", "use_default_subnetpool", "shared")
@@ -55,6 +53,21 @@ DEFAULTS: Final[Object] = {
 DELEGATION: Final[Object] = {"id": delegated.POOL}  # stands for a pool where the prefix is delegated
 
 
+class DhcpService(Protocol):
+    """The DHCP service, whose ports follow a network's subnets."""
+
+    def reading_agents(self, network_id: str) -> Read[Agents]:
+        """The agents that may serve the network if one of its subnets gets DHCP."""
+
+    def prepare(
+        self, connection: Connection, network: Object, subnets: Sequence[Object], agents: Agents | None
+    ) -> Sequence[PendingWrite]:
+        """What is written with a change of a network's subnets, which `subnets` are then; `agents`: one gets DHCP."""
+
+    def follow(self, tx: Transaction, network_id: str, before: Object | None, after: Object | None) -> None:
+        """A transaction changes a subnet (None: it does not exist): look at it again after the commit."""
+
+
 @dataclass(eq=False)
 class Subnets(Listing):
     db: Database
@@ -66,7 +79,7 @@ class Subnets(Listing):
     max_dns_nameservers: int
     max_host_routes: int
     delegates_by_default: bool = False  # the default pool of IPv6 subnets is a prefix delegated to their router
-    prepare_hooks: list[PrepareHook] = field(default_factory=list)
+    dhcp: DhcpService = field(init=False)  # of the server that has this core
     commit_hooks: list[CommitHook] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -84,10 +97,10 @@ class Subnets(Listing):
     @retried
     def create(self, context: Context, values: Object) -> Object:
         with self.db.read() as connection:
-            network, siblings, limit = self._read_inputs(connection, context, values)
+            network, siblings, limit, agents = self._read_inputs(connection, context, values)
             pool = self._pool(connection, context, values)
             subnet = self._decide(connection, values, network, siblings, pool)
-            writes = self._prepare(connection, network, [*siblings, subnet], gets_dhcp=subnet["enable_dhcp"])
+            writes = self.dhcp.prepare(connection, network, [*siblings, subnet], agents)
             addressed = _without(writes, ports_to_address(connection, subnet, siblings))
         scope = {}
         if pool is not None and pool.get("address_scope_id") is not None:
@@ -102,32 +115,29 @@ class Subnets(Listing):
             add_addresses(tx, subnet, addressed, self.name_for)
             _update_peer_routes(tx, siblings, [*siblings, subnet])
             self.extensions.store("subnet", tx, subnet)
-            tx.after_commit(self._committed, network["id"], None, subnet)
+            self._follow(tx, network["id"], None, subnet)
             if rules.is_auto_address(subnet):
                 tx.after_commit(self.slaac.complete, network["id"], subnet["id"])
         return {**subnet, "router:external": network["router:external"]}
 
     def _read_inputs(
         self, connection: Connection, context: Context, values: Object
-    ) -> tuple[Object, Sequence[Object], int]:
-        """The network, its subnets, and the limit of the project."""
+    ) -> tuple[Object, Sequence[Object], int, Agents | None]:
+        """The network, its subnets, the limit of the project, and with DHCP the agents that may serve the network."""
         network_id = values["network_id"]
-        network, siblings, limit = read_together(
+        (network,), (siblings,), (limit,), agents = read_lists(
             connection,
-            self.networks.view.reading(network_id, context.project_id),
-            reading_subnets([network_id]),
-            self.quotas.reading("subnet", values["project_id"]),
+            [self.networks.view.reading(network_id, context.project_id)],
+            [reading_subnets([network_id])],
+            [self.quotas.reading("subnet", values["project_id"])],
+            [self.dhcp.reading_agents(network_id)] if values["enable_dhcp"] else [],
         )
-        return self.networks.view.found(network_id, network), siblings, limit
+        return self.networks.view.found(network_id, network), siblings, limit, agents[0] if agents else None
 
-    def _prepare(
-        self, connection: Connection, network: Object, subnets: Sequence[Object], *, gets_dhcp: bool = False
-    ) -> list[PendingWrite]:
-        return [pending for hook in self.prepare_hooks for pending in hook(connection, network, subnets, gets_dhcp)]
-
-    def _committed(self, network_id: str, before: Object | None, after: Object | None) -> None:
+    def _follow(self, tx: Transaction, network_id: str, before: Object | None, after: Object | None) -> None:
+        self.dhcp.follow(tx, network_id, before, after)
         for hook in self.commit_hooks:
-            hook(network_id, before, after)
+            tx.after_commit(hook, network_id, before, after)
 
     def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
         return one_by_one(
@@ -224,11 +234,12 @@ class Subnets(Listing):
             writes: list[PendingWrite] = []
             if after["enable_dhcp"] != before["enable_dhcp"]:  # no other change of a subnet concerns its DHCP port
                 updated = [after if s["id"] == key else s for s in subnets]
-                writes = self._prepare(connection, network, updated, gets_dhcp=after["enable_dhcp"])
+                agents = read(connection, self.dhcp.reading_agents(network["id"])) if after["enable_dhcp"] else None
+                writes = [*self.dhcp.prepare(connection, network, updated, agents)]
         with self.operations.write([DriverContext("update", "subnet", after, before, network=network)], writes) as tx:
             update_row(tx, t.subnets, before, stored(after))
             self.extensions.store("subnet", tx, after, before)
-            tx.after_commit(self._committed, network["id"], before, after)
+            self._follow(tx, network["id"], before, after)
         return after
 
     def _check_update(self, connection: Connection, before: Object, values: Object, siblings: Sequence[Object]) -> None:
@@ -265,7 +276,7 @@ class Subnets(Listing):
             deleted, readdressed = _ports_on(connection, before)
             self.networks.check_subnet_unused(connection, key)
             siblings = [s for s in subnets_of(connection, [network["id"]])[network["id"]] if s["id"] != key]
-            writes = self._prepare(connection, network, siblings)
+            writes = self.dhcp.prepare(connection, network, siblings, None)
         values: Object = {"subnets": [s for s in network["subnets"] if s != key]}
         same_version = [s for s in siblings if s["ip_version"] == before["ip_version"]]
         if before["subnetpool_id"] is not None and not any(s["subnetpool_id"] for s in same_version):
@@ -280,7 +291,7 @@ class Subnets(Listing):
             delete_ports(tx, _without(writes, deleted))
             _update_peer_routes(tx, siblings, siblings, gone=before)
             sharing.delete_object(tx, t.subnets, before)
-            tx.after_commit(self._committed, network["id"], before, None)
+            self._follow(tx, network["id"], before, None)
 
 
 def _refused(msg: str) -> errors.BadRequest:

@@ -11,7 +11,7 @@ with the whole object, and its decision is not cached.
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -191,32 +191,40 @@ class Authorizer:
         self, context: Context, action: str, resource: Resource, given: Iterable[str], target: Row
     ) -> None:
         """Refuse attributes that the caller may not set. Keys of a dictionary may have rules of their own."""
+        for rule, seen in self._attribute_rules(action, resource, given, target):
+            self.require(context, rule, seen)
+
+    def allows_new(self, context: Context, rule: str, resource: Resource, given: Iterable[str], target: Row) -> bool:
+        """Whether a create is allowed whatever the objects are that it is related to, which `target` lacks."""
+        wanted = [(rule, target), *self._attribute_rules("create", resource, given, target)]
+        loaded = self._current()
+        return all(self._depends(loaded, (r,)).monotonic and self.allows(context, r, seen) for r, seen in wanted)
+
+    def _attribute_rules(
+        self, action: str, resource: Resource, given: Iterable[str], target: Row
+    ) -> Iterator[tuple[str, Row]]:
+        """The rules of the attributes that a request sets, each with the object as the rule sees it."""
         for name in given:
             attribute = resource.by_name[name]
             # A create that gives the default value sets nothing, as in Neutron.
             if not attribute.guarded or (action == "create" and target.get(name) == attribute.default):
                 continue
             seen = {**target, SYNONYMS[name]: target.get(name)} if name in SYNONYMS else target
-            for each in (name, SYNONYMS[name]) if name in SYNONYMS else (name,):
-                rule = f"{action}_{resource.name}:{each}"
-                if self.has_rule(rule):
-                    self.require(context, rule, seen)
-                self._require_parts(context, rule, target.get(name), seen)
+            for synonym in (name, SYNONYMS[name]) if name in SYNONYMS else (name,):
+                for rule in self._with_parts(f"{action}_{resource.name}:{synonym}", target.get(name)):
+                    yield rule, seen
 
     def require_body(self, context: Context, action: str, body: object, target: Row) -> None:
         """Refuse what the caller may not name in the body of an action, which is not validated yet."""
         for name, value in body.items() if isinstance(body, dict) else ():
-            rule = f"{action}:{name}"
-            if self.has_rule(rule):
+            for rule in self._with_parts(f"{action}:{name}", value):
                 self.require(context, rule, target)
-                self._require_parts(context, rule, value, target)
 
-    def _require_parts(self, context: Context, rule: str, value: Any, target: Row) -> None:
-        """The keys of a dictionary, or of those in a list, may have rules of their own."""
+    def _with_parts(self, rule: str, value: object) -> list[str]:
+        """The rule of an attribute, and those of the keys of a dictionary, or of the dictionaries in a list."""
         items = value if isinstance(value, list) else [value]
-        for part in {key for item in items if isinstance(item, dict) for key in item}:
-            if self.has_rule(f"{rule}:{part}"):
-                self.require(context, f"{rule}:{part}", target)
+        parts = {key for item in items if isinstance(item, dict) for key in item}
+        return [name for name in (rule, *(f"{rule}:{part}" for part in parts)) if self.has_rule(name)]
 
     # --- lists ----------------------------------------------------------------------------------------------------
 

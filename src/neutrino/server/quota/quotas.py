@@ -1,8 +1,8 @@
 """Limits of projects, from the configuration or set for the project.
 
 A limit is enforced by a conditional update of the counter in the transaction that creates the object
-(`db/transaction.py`), so concurrent writers cannot exceed it. The check here comes before that only because clients
-expect a quota error before a policy error.
+(`db/transaction.py`), so concurrent writers cannot exceed it. The check here is for requests that are refused for another
+reason, because clients expect a quota error before any other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -151,7 +151,11 @@ class PlacementTable:
 
     def agents(self, connection: Connection, cutoff: str, object_id: str) -> Agents:
         """All agents of the type, and which of them serve the object. Agents are dead before the cutoff."""
-        return self._found(read(connection, self._agents(object=object_id)), cutoff, {})
+        return read(connection, self.reading_agents(cutoff, object_id))
+
+    def reading_agents(self, cutoff: str, object_id: str) -> Read[Agents]:
+        """The same, to be read together with other things."""
+        return self._agents(object=object_id).then(lambda rows: self._found(rows, cutoff, {}))
 
     def candidates(self, connection: Connection, cutoff: str, loads: Loads, object_id: str = "") -> Agents:
         """All agents of the type, as `agents`, with the number of objects of each one."""

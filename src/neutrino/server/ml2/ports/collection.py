@@ -23,7 +23,7 @@ from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
-from neutrino.server.db.reads import read_together
+from neutrino.server.db.reads import read_lists
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ipam import routed
@@ -146,21 +146,16 @@ class Ports:
     def _read_inputs(self, connection: Connection, context: Context, several: Sequence[Object]) -> PortInputs:
         network_ids = list(dict.fromkeys(values["network_id"] for values in several))
         projects = list(dict.fromkeys(values["project_id"] for values in several))
-        subnets, *rest = read_together(
+        subnets, networks, groups, limits = read_lists(
             connection,
-            reading_subnets(network_ids),
-            *(self.networks.view.reading(key, context.project_id) for key in network_ids),
-            *(DEFAULT_GROUP(project=project) for project in projects),
-            *(self.quotas.reading("port", project) for project in projects),
-        )
-        networks, groups, limits = (
-            rest[: len(network_ids)],
-            rest[len(network_ids) : -len(projects)],
-            rest[-len(projects) :],
+            [reading_subnets(network_ids)],
+            [self.networks.view.reading(key, context.project_id) for key in network_ids],
+            [DEFAULT_GROUP(project=project) for project in projects],
+            [self.quotas.reading("port", project) for project in projects],
         )
         return PortInputs(
             {key: self.networks.view.found(key, network) for key, network in zip(network_ids, networks, strict=True)},
-            {key: [subnet for subnet in subnets if subnet["network_id"] == key] for key in network_ids},
+            {key: [subnet for subnet in subnets[0] if subnet["network_id"] == key] for key in network_ids},
             {p: group or self.groups.ensure_default(p) for p, group in zip(projects, groups, strict=True)},
             dict(zip(projects, limits, strict=True)),
         )
