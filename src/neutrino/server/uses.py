@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -10,6 +9,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model.objects import Object, Values
 from neutrino.server.access.sharing import Users
 from neutrino.server.context import Context
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.errors import ApiError
 from neutrino.server.securitygroups.checks import Rule
@@ -22,7 +22,7 @@ SubnetCheck = Callable[[Connection, str], None]  # refuses the deletion of a sub
 class UnusedPorts:
     """Ports of a feature that do not keep their network from being deleted, and rows to write before they are."""
 
-    ports: Sequence[Any]  # rows with id, project_id and revision_number
+    ports: Sequence[NamedRow]  # rows with id, project_id and revision_number
     write: Callable[[Transaction], None]
 
 

@@ -29,6 +29,7 @@ from neutrino.model.fields import is_peer
 from neutrino.model.kinds import KINDS
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, read, scalars
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Affects, Changed, Feed, Part
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids, read_rows
@@ -127,7 +128,7 @@ def read_speakers(connection: Connection, ids: Ids) -> Iterator[tuple[str, Speak
         yield row.id, dict.fromkeys(hosts[row.id], speaker)
 
 
-def _bgp_peer(row: sa.Row[tuple[str, str, int, str, str | None]]) -> BgpPeer:
+def _bgp_peer(row: NamedRow) -> BgpPeer:
     password = row.password if row.auth_type == MD5 else None
     return BgpPeer(peer_ip=row.peer_ip, remote_as=row.remote_as, password=password or "")
 

@@ -17,13 +17,13 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import sqlalchemy as sa
 
 from neutrino.features.dns.driver_api import DnsDriver, Incomplete, RecordSet, Refused, Unreachable
 from neutrino.features.dns.tables import dns_records
 from neutrino.server.db.session import Database
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction
 
 LOG = logging.getLogger(__name__)
@@ -51,7 +51,9 @@ class Publisher:
     sweep: Callable[[str | None], object] = field(default=lambda network_id: None)  # records again, or one network's
     options: PublisherOptions = PublisherOptions()
     clock: Callable[[], float] = time.time
-    private: Callable[[Sequence[Any]], frozenset[str]] = lambda rows: frozenset()  # the addresses without PTR records
+    private: Callable[[Sequence[NamedRow]], frozenset[str]] = lambda rows: (
+        frozenset()
+    )  # the addresses without PTR records
 
     def __post_init__(self) -> None:
         self._stop, self._woken = threading.Event(), threading.Event()
@@ -171,7 +173,7 @@ class Publisher:
 
     # --- rows -----------------------------------------------------------------------------------------------------
 
-    def _claim(self, record_set: RecordSet, claim: str) -> Sequence[Any]:
+    def _claim(self, record_set: RecordSet, claim: str) -> Sequence[NamedRow]:
         """All rows of the record set as they were, if no other publisher has one of them and there is something to do."""
         now = self.clock()
         with self.db.transaction() as tx:
@@ -192,7 +194,7 @@ class Publisher:
                 tx.change(sa.update(dns_records).where(*same).values(published=published, **claimed))
         return rows
 
-    def _settle(self, claim: str, rows: Sequence[Any]) -> None:
+    def _settle(self, claim: str, rows: Sequence[NamedRow]) -> None:
         """Rows whose `wanted` has changed meanwhile stay pending."""
         wanted, removed = [row for row in rows if row.wanted], [row for row in rows if not row.wanted]
         with self.db.transaction() as tx:
@@ -203,11 +205,11 @@ class Publisher:
                 tx.write(sa.delete(dns_records).where(*_own(claim, removed), dns_records.c.wanted.is_(False)))
             self._unclaim(tx, claim, rows)
 
-    def _unclaim(self, tx: Transaction, claim: str, rows: Sequence[Any]) -> None:
+    def _unclaim(self, tx: Transaction, claim: str, rows: Sequence[NamedRow]) -> None:
         """`claimed_by` stays: it shows others that the rows have been claimed since they read them."""
         tx.write(sa.update(dns_records).where(*_own(claim, rows)).values(claimed_until=0.0))
 
-    def _refused(self, claim: str, rows: Sequence[Any], error: str) -> None:
+    def _refused(self, claim: str, rows: Sequence[NamedRow], error: str) -> None:
         """Nothing was changed: what was not published before is not now."""
         new = [row for row in rows if not row.published]
         with self.db.transaction() as tx:
@@ -215,11 +217,11 @@ class Publisher:
                 tx.write(sa.update(dns_records).where(*_own(claim, new)).values(published=False))
             self._postpone(tx, claim, rows, error)
 
-    def _retry_later(self, claim: str, rows: Sequence[Any], error: str) -> None:
+    def _retry_later(self, claim: str, rows: Sequence[NamedRow], error: str) -> None:
         with self.db.transaction() as tx:
             self._postpone(tx, claim, rows, error)
 
-    def _postpone(self, tx: Transaction, claim: str, rows: Sequence[Any], error: str) -> None:
+    def _postpone(self, tx: Transaction, claim: str, rows: Sequence[NamedRow], error: str) -> None:
         attempts = max(row.attempts for row in rows) + 1
         retry_at = self.clock() + min(2.0 ** min(attempts, 12), self.options.longest_retry)
         values = {"error": error[:MAX_ERROR], "attempts": attempts, "retry_at": retry_at, "pending": True}
@@ -231,12 +233,12 @@ class Publisher:
                 tx.write(sa.update(dns_records).where(*_own(claim, same), unchanged).values(**values))
         self._unclaim(tx, claim, rows)
 
-    def _release(self, claim: str, rows: Sequence[Any], error: str) -> None:
+    def _release(self, claim: str, rows: Sequence[NamedRow], error: str) -> None:
         with self.db.transaction() as tx:
             tx.write(sa.update(dns_records).where(*_own(claim, rows)).values(error=error[:MAX_ERROR]))
             self._unclaim(tx, claim, rows)
 
-    def _log_refused(self, record_set: RecordSet, rows: Sequence[Any], error: str) -> None:
+    def _log_refused(self, record_set: RecordSet, rows: Sequence[NamedRow], error: str) -> None:
         """Once per cause: it is retried for as long as the objects exist."""
         if all(row.error == error[:MAX_ERROR] for row in rows):
             return
@@ -244,6 +246,6 @@ class Publisher:
         LOG.warning("the DNS service refuses %s %s of %s: %s", record_set.name, record_set.type, objects, error)
 
 
-def _own(claim: str, rows: Sequence[Any]) -> list[sa.ColumnElement[bool]]:
+def _own(claim: str, rows: Sequence[NamedRow]) -> list[sa.ColumnElement[bool]]:
     """The rows, as long as no other publisher has claimed them."""
     return [dns_records.c.id.in_([row.id for row in rows]), dns_records.c.claimed_by == claim]

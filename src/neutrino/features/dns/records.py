@@ -10,7 +10,6 @@ import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -33,6 +32,7 @@ from neutrino.features.router.tables import floatingips
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode, new_id
 from neutrino.server.db.session import Database
+from neutrino.server.db.sql import NamedRow, Selection
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.segments import read_segments
@@ -125,7 +125,7 @@ class Recorder:
             found[row.id] = NamedPort(row.id, row.project_id, row.dns_name, row.dns_domain, network, addresses)
         return found
 
-    def private_addresses(self, rows: Sequence[Any]) -> frozenset[str]:
+    def private_addresses(self, rows: Sequence[NamedRow]) -> frozenset[str]:
         """The addresses of these records that only ports on networks with prefixes of a project's choice have."""
         with self.db.read() as connection:
             ports = self._read_ports(connection, {row.object_id for row in rows if row.object_type == "port"})
@@ -203,7 +203,9 @@ def _concerns_all_ports(context: DriverContext) -> bool:
     return context.kind in ("network", "subnet") and context.operation == "update" and not _is_irrelevant(context)
 
 
-def _read_floating_ips(connection: Connection, port_ids: Sequence[str], floating_ids: Sequence[str]) -> Sequence[Any]:
+def _read_floating_ips(
+    connection: Connection, port_ids: Sequence[str], floating_ids: Sequence[str]
+) -> Sequence[NamedRow]:
     """The floating IPs with these ids, and those of these ports, because they may have the port's name."""
     conditions = []
     if port_ids:
@@ -221,13 +223,13 @@ def _published_subnets(connection: Connection, network_ids: Collection[str]) -> 
     return [(row.network_id, row.id) for row in rows]
 
 
-def _named_ports(network_id: str | None) -> sa.Select[Any]:
+def _named_ports(network_id: str | None) -> Selection:
     named = sa.select(t.ports.c.id).where(t.ports.c.dns_name != "")
     return named if network_id is None else named.where(t.ports.c.network_id == network_id)
 
 
 def _write_difference(
-    tx: Transaction, wanted: dict[str, tuple[str, str, frozenset[Record]]], stored: Iterable[Any]
+    tx: Transaction, wanted: dict[str, tuple[str, str, frozenset[Record]]], stored: Iterable[NamedRow]
 ) -> bool:
     """Write what differs from the stored rows; whether there was anything. An object that is not `wanted` is deleted."""
     missing = {key: set(records) for key, (_, _, records) in wanted.items()}

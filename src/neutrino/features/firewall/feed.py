@@ -6,7 +6,6 @@ A change of a rule or a policy is logged with the rule or the policy; `groups_of
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
 
 import sqlalchemy as sa
 from msgspec.structs import replace
@@ -21,6 +20,7 @@ from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import Port
 from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db.reads import RowsLookup
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Affects, Changed, Feed, Inner, Part, Reference
 from neutrino.server.feed.readers.rows import Ids, build, grouped, read_ids, read_rows, select
@@ -97,7 +97,7 @@ def read_firewall_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str
         yield row.id, build(FirewallGroup, row, ingress=tuple(ingress), egress=tuple(egress))
 
 
-def _rule(row: Any) -> FirewallRule:
+def _rule(row: NamedRow) -> FirewallRule:
     return FirewallRule(
         id=row.id,
         action=row.action,

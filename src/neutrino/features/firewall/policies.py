@@ -5,7 +5,6 @@ unless the request sets it. The policies of default groups cannot be updated; ad
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -22,6 +21,7 @@ from neutrino.server.collection import Listing
 from neutrino.server.context import Context
 from neutrino.server.db.objects import as_row, exists, fresh, update_row
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.errors import InvalidInput
 from neutrino.server.query import Query
@@ -158,7 +158,7 @@ def _check_rules(connection: Connection, context: Context, policy: Object) -> No
         _check_rule(policy, rule)
 
 
-def _check_rule(policy: Object, rule: Any) -> None:
+def _check_rule(policy: Object, rule: NamedRow) -> None:
     if policy["shared"] and not rule.shared:
         raise errors.FirewallRuleSharingConflict(policy_id=policy["id"], rule_id=rule.id)
     if not rule.shared and rule.project_id != policy["project_id"]:

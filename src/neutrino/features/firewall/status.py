@@ -9,7 +9,6 @@ derived when the group is read (`views.py`).
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -21,6 +20,7 @@ from neutrino.features.router.tables import router_l3_agents, router_ports, rout
 from neutrino.feed.messages import Status
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.feed.reports.rules import one_line
 
 LOG = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class FirewallStatus:
         return True
 
 
-def _is_stale(message: Status, group: Any) -> bool:
+def _is_stale(message: Status, group: NamedRow) -> bool:
     """Whether it is about an earlier state: the host reports again when it has applied the current one."""
     return message.status != INACTIVE and message.revision != group.revision_number
 

@@ -1,7 +1,6 @@
 """QoS policies as hosts get them: each with its rules, from one row."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -43,7 +42,7 @@ def read_policies(connection: Connection, ids: Ids) -> Iterator[tuple[str, m.Qos
 
 def policy(policy_id: str, rules: str) -> m.QosPolicy:
     """A policy as hosts get it; minimum packet rates are left out, because no host enforces them."""
-    by_type: dict[str, list[Any]] = {}
+    by_type: dict[str, list[_Rule]] = {}
     for rule in _rules.decode(rules):
         by_type.setdefault(rule.type, []).append(rule)
     marks = by_type.get("dscp_marking", ())

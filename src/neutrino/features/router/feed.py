@@ -40,6 +40,7 @@ from neutrino.model.kinds import KINDS
 from neutrino.model.state import FixedIp, Port
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup
+from neutrino.server.db.sql import NamedRow, Selection
 from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import NO_ADDITIONS, Added, Additions, Affects, Changed, Feed, Placed, Reference
 from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, one_of, read_ids, read_rows, select, texts
@@ -189,7 +190,7 @@ def read_bases(
     return {row.id: (base, bool(row.ha)) for row, base in rows}
 
 
-def _bases(connection: Connection, ids: Ids, ports: Interfaces, added: Added) -> Iterator[tuple[Any, m.Router]]:
+def _bases(connection: Connection, ids: Ids, ports: Interfaces, added: Added) -> Iterator[tuple[NamedRow, m.Router]]:
     parts = {
         field: grouped(connection, statement, column, ids, value)
         for field, (statement, column, value) in _PARTS.items()
@@ -213,7 +214,7 @@ def _bases(connection: Connection, ids: Ids, ports: Interfaces, added: Added) ->
 
 
 def _by_host(
-    base: m.Router, row: Any, placements: Mapping[str, Placement], ha_ports: Mapping[str, m.RouterInterface]
+    base: m.Router, row: NamedRow, placements: Mapping[str, Placement], ha_ports: Mapping[str, m.RouterInterface]
 ) -> Iterator[tuple[str, m.Router]]:
     """The router as the hosts that it is scheduled to get it; those of an HA router differ in their HA port."""
     active = next((host for host, (_, state) in placements.items() if state == m.ACTIVE), "")
@@ -314,7 +315,7 @@ def read_agent_gateways(connection: Connection, networks: Collection[str]) -> di
     return gateways
 
 
-def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
+def _interfaces(connection: Connection, rows: Sequence[NamedRow]) -> Interfaces:
     subnets = _subnets(connection, sorted({row.network_id for row in rows}))
     interfaces: Interfaces = defaultdict(list)
     for row in rows:
@@ -331,7 +332,7 @@ def _interfaces(connection: Connection, rows: Sequence[Any]) -> Interfaces:
     return interfaces
 
 
-def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[str, Any]]:
+def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[str, NamedRow]]:
     """Rows by network and id, without subnets that wait for a delegated prefix."""
     more = (
         t.subnets.c.id,
@@ -342,7 +343,7 @@ def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[
     )
     columns = select(m.RouterAddress, t.subnets, *more, t.subnets.c.segment_id)
     statement = columns.outerjoin(t.subnetpools, t.subnetpools.c.id == t.subnets.c.subnetpool_id)
-    by_network: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    by_network: defaultdict[str, dict[str, NamedRow]] = defaultdict(dict)
     for row in read_rows(
         connection, statement.where(t.subnets.c.cidr != PROVISIONAL), t.subnets.c.network_id, network_ids
     ):
@@ -350,7 +351,7 @@ def _subnets(connection: Connection, network_ids: Ids) -> defaultdict[str, dict[
     return by_network
 
 
-def _address(fixed: FixedIp, subnet: Any) -> m.RouterAddress:
+def _address(fixed: FixedIp, subnet: NamedRow) -> m.RouterAddress:
     nameservers = texts.decode(subnet.dns_nameservers)
     return build(
         m.RouterAddress, subnet, ip_address=fixed.ip_address, subnet_id=fixed.subnet_id, dns_nameservers=nameservers
@@ -412,23 +413,23 @@ _DELEGATIONS = (
 )
 
 
-def _floating_ip(row: Any) -> m.FloatingIp:
+def _floating_ip(row: NamedRow) -> m.FloatingIp:
     return build(m.FloatingIp, row, host=row.port_host or "", qos_policy_id=row.policy)
 
 
-def _port_forwarding(row: Any) -> m.PortForwarding:
+def _port_forwarding(row: NamedRow) -> m.PortForwarding:
     ports = {}
     for side, text in (("external", row.external_port_range), ("internal", row.internal_port_range)):
         ports[f"{side}_port_first"], ports[f"{side}_port_last"] = map(int, text.split(":"))
     return build(m.PortForwarding, row, qos_policy_id=row.policy, **ports)
 
 
-def _delegation(row: Any) -> m.Delegation:
+def _delegation(row: NamedRow) -> m.Delegation:
     return m.Delegation(row.subnet_id, "" if is_provisional(row.cidr) else row.cidr)
 
 
 # Field of a router → the statement for all routers, the column with the router's id, and the value of a row.
-_PARTS: Mapping[str, tuple[sa.Select[Any], Any, Callable[[Any], Any]]] = {
+_PARTS: Mapping[str, tuple[Selection, Any, Callable[[Any], Any]]] = {
     "floating_ips": (_FLOATING_IPS, floatingips.c.router_id, _floating_ip),
     "port_forwardings": (_PORT_FORWARDINGS, floatingips.c.router_id, _port_forwarding),
     "conntrack_helpers": (_HELPERS, conntrack_helpers.c.router_id, partial(build, m.ConntrackHelper)),

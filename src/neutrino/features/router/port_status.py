@@ -9,7 +9,6 @@ Reports on all other ports go to `others`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -18,6 +17,7 @@ from neutrino.features.router.routers.router_ports import VIF_DISTRIBUTED
 from neutrino.features.router.tables import distributed_port_hosts, router_l3_agents, router_ports
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.feed.reports.reports import PortReports
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
@@ -151,7 +151,7 @@ class DistributedPortStatus:
         return gone
 
 
-def _set_status(tx: Transaction, port: Any, status: str) -> None:
+def _set_status(tx: Transaction, port: NamedRow, status: str) -> None:
     values = {"status": status, "revision_number": port.revision_number + 1, "updated_at": now()}
     tx.write(sa.update(t.ports).where(t.ports.c.id == port.id).values(values))
     tx.record("port", port.id)

@@ -12,6 +12,7 @@ from neutrino.features.router.tables import floatingips, port_forwardings, route
 from neutrino.server import features
 from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db import tables as t
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.feed.readers.rows import build, read_ids, read_rows
 from neutrino.server.trace.routing import PublicAddress, Routing
 from neutrino.server.trace.values import Placement, TracedFloatingIp, TracedForwarding, TracedRouter
@@ -84,7 +85,7 @@ class TracedRouting(Routing):
         port_ids: Collection[str] = (),
         router_ids: Collection[str] = (),
     ) -> dict[str, TracedFloatingIp]:
-        def rows() -> Iterator[Any]:
+        def rows() -> Iterator[NamedRow]:
             yield from read_rows(connection, _FLOATING_IPS, floatingips.c.floating_ip_address, sorted(addresses))
             yield from read_rows(connection, _FLOATING_IPS, floatingips.c.port_id, sorted(port_ids))
             yield from read_rows(connection, _FLOATING_IPS, floatingips.c.router_id, sorted(router_ids))

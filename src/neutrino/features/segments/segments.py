@@ -6,7 +6,6 @@ The network's row repeats its segments, as provider attributes or as a list; a c
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -19,6 +18,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import fresh
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.networks import AUTO_DELETED, Networks, delete_ports
@@ -112,7 +112,7 @@ def _check_no_subnets(connection: Connection, segment_id: str) -> None:
         raise SegmentInUse(id=segment_id, reason=f"subnets {', '.join(subnets[:10])} are on it")
 
 
-def _check_no_ports(connection: Connection, network_id: str, segment_id: str) -> list[Any]:
+def _check_no_ports(connection: Connection, network_id: str, segment_id: str) -> list[NamedRow]:
     """The service's own ports that are bound to the segment; refused if other ports are."""
     bound = sa.exists().where(_bindings.port_id == _ports.id, _bindings.levels.contains(segment_id))
     columns = (_ports.id, _ports.project_id, _ports.revision_number, _ports.device_owner)

@@ -1,13 +1,12 @@
 """Tap services, tap flows and tap mirrors."""
 
-from typing import Any
-
 import sqlalchemy as sa
 
-from neutrino.server.db.tables.columns import Columns, History, integers, json, primary_id, reference, table, text
+from neutrino.server.db.sql import Columns
+from neutrino.server.db.tables.columns import History, integers, json, primary_id, reference, table, text
 
 
-def _tap_table(name: str, kind: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaItem) -> sa.Table:
+def _tap_table(name: str, kind: str, *parts: Columns | sa.schema.SchemaItem) -> sa.Table:
     """A table without timestamps and tags, which Neutron's do not have either."""
     own = [primary_id(), *text(255, "project_id", index=True), *text(255, "name"), *text(1024, "description")]
     return table(name, own, integers("revision_number", default=0), *parts, history=History(kind), quota=kind)

@@ -19,6 +19,7 @@ from neutrino.server import errors
 from neutrino.server.api import types as at
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.view import View
 from neutrino.server.ml2.views import NETWORKS
 from neutrino.server.query import Query
@@ -106,19 +107,19 @@ def check_unique(trunk_id: str, subports: Sequence[Object]) -> None:
         seen.add(key)
 
 
-def _networks(connection: Connection, ports: Sequence[Object]) -> dict[str, Any]:
+def _networks(connection: Connection, ports: Sequence[Object]) -> dict[str, NamedRow]:
     ids = sorted({port["network_id"] for port in ports})
     return {row.id: row for row in connection.execute(_NETWORKS.where(t.networks.c.id.in_(ids)))}
 
 
-def _check_mtu(port: Object, network: Any, parent: Object, parent_network: Any) -> None:
+def _check_mtu(port: Object, network: NamedRow, parent: Object, parent_network: NamedRow) -> None:
     if network.mtu > parent_network.mtu:  # a tagged packet of this size does not fit into the parent's device
         raise SubPortMtuGreaterThanTrunkPortMtu(
             port_id=port["id"], port_mtu=network.mtu, trunk_id=parent["id"], trunk_mtu=parent_network.mtu
         )
 
 
-def _segmentation(asked: Object, network: Any) -> Object:
+def _segmentation(asked: Object, network: NamedRow | None) -> Object:
     type_, number = asked.get("segmentation_type"), asked.get("segmentation_id")
     if type_ == INHERIT and network is not None:  # of a port that does not exist, the error is another one
         type_, number = network.network_type, network.segmentation_id

@@ -12,15 +12,17 @@ COMMIT is sent before the number of changed rows is known here, so the server ha
 that fails in SQL, which is reported as `Stale`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine.interfaces import DBAPICursor, ExecutionContext
 
 from neutrino.model.objects import Values
-from neutrino.server.db.compiled import Row, Statements, driver_cursor
+from neutrino.server.db.compiled import Statements, driver_cursor
+from neutrino.server.db.sql import DriverParameters, Parameters, Row
 
 _OPTION = "neutrino_batch"  # the connection's execution option that has the batch of its transaction
 
@@ -33,13 +35,14 @@ class Statement(NamedTuple):
     """A deferred statement, as the driver takes it."""
 
     text: str
-    parameters: Any
-    many: bool  # parameters of several executions
+    parameters: Sequence[DriverParameters]  # of each execution
+    many: bool  # executed by `executemany`
     rows: int | None  # it must change so many rows
 
 
 COMMIT = "COMMIT"
-SentText = tuple[str, Any]  # a statement with its parameters
+SentText = tuple[str, DriverParameters]  # a statement with its parameters
+Fetched = list[Sequence[Row]]  # of each of several statements
 
 
 class Sender(Protocol):
@@ -47,13 +50,13 @@ class Sender(Protocol):
 
     begin: str | None  # the statement that begins a transaction; None: the first statement does
 
-    def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
+    def send(self, cursor: DBAPICursor, before: Sequence[Statement], last: Statement) -> None:
         """Execute all; afterwards the cursor has the result of the last one."""
 
-    def commit(self, cursor: Any, before: Sequence[Statement], reads: Sequence[SentText]) -> list[list[Row]] | None:
+    def commit(self, cursor: DBAPICursor, before: Sequence[Statement], reads: Sequence[SentText]) -> Fetched | None:
         """Execute all, then COMMIT and these reads; their rows, or None if it is committed and a read has failed."""
 
-    def fetch(self, cursor: Any, texts: Sequence[SentText]) -> list[list[Row]]:
+    def fetch(self, cursor: DBAPICursor, texts: Sequence[SentText]) -> Fetched:
         """The rows of each statement."""
 
     def is_stale(self, error: sa.exc.DBAPIError) -> bool:
@@ -68,11 +71,11 @@ class Batch:
         self._sender = sender
         self._statements = statements
         begin = None if sender is None else sender.begin
-        self._deferred: list[Statement] = [] if begin is None else [Statement(begin, None, False, None)]
+        self._deferred: list[Statement] = [] if begin is None else [Statement(begin, [None], False, None)]
         self._is_empty = True  # nothing but BEGIN is deferred
         self._rows: int | None = None
         self._reads: list[SentText] = []  # after the commit
-        self._fetched: list[list[Row]] | None = None
+        self._fetched: Fetched | None = None
         self._is_deferring = False
         if sender is not None:
             connection.execution_options(**{_OPTION: self})
@@ -81,24 +84,30 @@ class Batch:
     def defers(self) -> bool:
         return self._sender is not None
 
-    def add(self, statement: sa.Executable, parameters: Any, rows: int | None = None) -> None:
+    def add(self, statement: sa.Executable, parameters: Parameters | None, rows: int | None = None) -> None:
         """Execute a statement without a result, now or with the next one that has one. Stale if it changes other rows."""
-        many = isinstance(parameters, list)
+        if parameters is None or isinstance(parameters, Mapping):
+            many, executions = False, [parameters or {}]
+        else:
+            many, executions = True, list(parameters)
         text = None
         if parameters:  # a statement with parameters is a template that lives long; others are made for one execution
-            text = self._statements.get(statement, parameters[0] if many else parameters)
+            text = self._statements.get(statement, executions[0])
         if text is None:
             self._add_uncompiled(statement, parameters, rows)
             return
-        values = [text.parameters(one) for one in parameters] if many else text.parameters(parameters)
+        values: Sequence[Any] = [text.parameters(one) for one in executions]
         if self._sender is not None:
             self._defer(Statement(text.text, values, many, rows))
             return
         with driver_cursor(self._connection, text.text) as cursor:
-            (cursor.executemany if many else cursor.execute)(text.text, values)
+            if many:
+                cursor.executemany(text.text, values)
+            else:
+                cursor.execute(text.text, values[0])
             _check_changed(cursor.rowcount, rows)
 
-    def _add_uncompiled(self, statement: sa.Executable, parameters: Any, rows: int | None) -> None:
+    def _add_uncompiled(self, statement: sa.Executable, parameters: Parameters | None, rows: int | None) -> None:
         if self._sender is None:
             _check_changed(self._connection.execute(statement, parameters).rowcount, rows)
             return
@@ -112,7 +121,7 @@ class Batch:
         self._deferred.append(statement)
         self._is_empty = False
 
-    def commit(self, reads: Sequence[tuple[sa.Executable, Values]]) -> list[list[Row]] | None:
+    def commit(self, reads: Sequence[tuple[sa.Executable, Values]]) -> Fetched | None:
         """Send what is deferred with COMMIT; without anything deferred the connection's commit does.
 
         Returns the rows of these reads, which see what others have committed as well; None if they were not sent.
@@ -138,7 +147,7 @@ class Batch:
                 raise Stale from error
             raise
 
-    def execute(self, cursor: Any, text: str, parameters: Any, many: bool) -> bool:
+    def execute(self, cursor: DBAPICursor, text: str, parameters: Sequence[DriverParameters], many: bool) -> bool:
         """Called by SQLAlchemy in place of the driver; False: nothing is deferred, the driver executes as usual."""
         assert self._sender is not None
         if self._is_deferring:
@@ -165,12 +174,14 @@ def install(engine: Engine) -> Sender | None:
     if sender is None:
         return None
 
-    def execute(cursor: Any, text: str, parameters: Any, context: Any) -> bool:
-        batch = context.execution_options.get(_OPTION)
-        return batch is not None and batch.execute(cursor, text, parameters, False)
+    def execute(cursor: DBAPICursor, text: str, parameters: DriverParameters, context: ExecutionContext) -> bool:
+        batch: Batch | None = context.execution_options.get(_OPTION)
+        return batch is not None and batch.execute(cursor, text, [parameters], False)
 
-    def execute_many(cursor: Any, text: str, parameters: Any, context: Any) -> bool:
-        batch = context.execution_options.get(_OPTION)
+    def execute_many(
+        cursor: DBAPICursor, text: str, parameters: Sequence[DriverParameters], context: ExecutionContext
+    ) -> bool:
+        batch: Batch | None = context.execution_options.get(_OPTION)
         return batch is not None and batch.execute(cursor, text, parameters, True)
 
     sa.event.listen(engine, "do_execute", execute)

@@ -16,10 +16,11 @@ from weakref import WeakKeyDictionary
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
+from sqlalchemy.engine.interfaces import DBAPICursor
 
 from neutrino.model.objects import Values
+from neutrino.server.db.sql import DriverParameters, Row
 
-Row = tuple[Any, ...]
 _WIDE = 6  # columns
 _decode = msgspec.json.Decoder(list[Any]).decode
 _Processors = tuple[tuple[Any, Callable[[Any], Any]], ...]  # functions that convert a value, with its name or position
@@ -37,7 +38,7 @@ class Text:
     is_positional: bool
     is_packed: bool  # each row is a JSON array
 
-    def parameters(self, given: Values) -> Any:
+    def parameters(self, given: Values) -> DriverParameters:
         values = {**self.constants, **given}
         for name, process in self.for_driver:
             values[name] = process(values[name])
@@ -123,7 +124,7 @@ def _unpacked(type_: sa.types.TypeEngine[Any]) -> Callable[[Any], Any] | None:
 
 
 @contextmanager
-def driver_cursor(connection: Connection, text: str) -> Iterator[Any]:
+def driver_cursor(connection: Connection, text: str) -> Iterator[DBAPICursor]:
     """A cursor of the driver. Its errors are raised as SQLAlchemy's, with this text, and a lost connection is noticed."""
     driver, dialect = connection.connection, connection.dialect
     error_class: type[Exception] = dialect.loaded_dbapi.Error

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import pymysql
 import sqlalchemy as sa
 from pymysql.connections import Connection
+from sqlalchemy.engine.interfaces import DBAPICursor
 
-from neutrino.server.db.batch import COMMIT, SentText, Statement
-from neutrino.server.db.compiled import Row
+from neutrino.server.db.batch import COMMIT, Fetched, SentText, Statement
 
 _PACKET_BYTES: Final = 1_000_000  # below max_allowed_packet, 16 MB by default, with room for the last statement
 _STALE: Final = 31999  # error number of ours: MariaDB's own end far below
@@ -38,16 +38,16 @@ class Packets:
 
     begin: str | None = None  # autocommit is off: the first statement begins a transaction
 
-    def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
+    def send(self, cursor: DBAPICursor, before: Sequence[Statement], last: Statement) -> None:
         texts = self._texts(cursor, before)
         _run(cursor, [*([_block(texts)] if texts else ()), *_with_parameters(cursor, last)])
 
-    def commit(self, cursor: Any, before: Sequence[Statement], reads: Sequence[SentText]) -> list[list[Row]] | None:
+    def commit(self, cursor: DBAPICursor, before: Sequence[Statement], reads: Sequence[SentText]) -> Fetched | None:
         block = _block([*self._texts(cursor, before), COMMIT])
         # Autocommit is off: the reads begin a transaction, which must not stay open.
         after = [*(cursor.mogrify(*read) for read in reads), COMMIT] if reads else []
         cursor.execute(";".join([block, *after]))
-        fetched: list[list[Row]] = []
+        fetched: Fetched = []
         try:
             while cursor.nextset():
                 fetched.append(cursor.fetchall())
@@ -58,7 +58,7 @@ class Packets:
         cursor.connection.is_committed = True
         return fetched[: len(reads)]
 
-    def _texts(self, cursor: Any, before: Sequence[Statement]) -> list[str]:
+    def _texts(self, cursor: DBAPICursor, before: Sequence[Statement]) -> list[str]:
         """The statements of the last packet; earlier ones are sent here, if they are too long for one."""
         texts: list[str] = []
         size = 0
@@ -74,7 +74,7 @@ class Packets:
                 texts.append(_check(statement.rows))
         return texts
 
-    def fetch(self, cursor: Any, texts: Sequence[SentText]) -> list[list[Row]]:
+    def fetch(self, cursor: DBAPICursor, texts: Sequence[SentText]) -> Fetched:
         cursor.execute(";".join(cursor.mogrify(*one) for one in texts))
         fetched = [cursor.fetchall()]
         while cursor.nextset():  # raises the error of a statement that failed
@@ -85,19 +85,17 @@ class Packets:
         return bool(error.orig is not None and error.orig.args and error.orig.args[0] == _STALE)
 
 
-def _run(cursor: Any, texts: Sequence[str]) -> None:
+def _run(cursor: DBAPICursor, texts: Sequence[str]) -> None:
     """Execute these in one packet; afterwards the cursor has the result of the last one."""
     cursor.execute(";".join(texts))
     while cursor.nextset():  # raises the error of the statement that failed
         pass
 
 
-def _with_parameters(cursor: Any, statement: Statement) -> list[str]:
+def _with_parameters(cursor: DBAPICursor, statement: Statement) -> list[str]:
     """The text with its parameters, as the driver writes them: it has no others to send. Several, if it has no VALUES."""
-    if not statement.many:
-        return [cursor.mogrify(statement.text, statement.parameters)]
     insert, values, row = statement.text.partition(" VALUES ")
-    if not values:
+    if not values or not statement.many:
         return [cursor.mogrify(statement.text, one) for one in statement.parameters]
     return [insert + values + ",".join(cursor.mogrify(row, one) for one in statement.parameters)]
 

@@ -7,16 +7,17 @@ from typing import Any, Final
 
 import psycopg
 import sqlalchemy as sa
+from sqlalchemy.engine.interfaces import DBAPICursor
 
-from neutrino.server.db.batch import COMMIT, SentText, Statement
-from neutrino.server.db.compiled import Row
+from neutrino.server.db.batch import COMMIT, Fetched, SentText, Statement
 from neutrino.server.db.connection_options import READ_SECONDS
+from neutrino.server.db.sql import DriverParameters, Row
 
 _STALE: Final = "22012"  # division by zero: no other statement of ours divides
 _MAX_TOGETHER: Final = 8
 
 
-class LimitedConnection(psycopg.Connection[Any]):
+class LimitedConnection(psycopg.Connection[Row]):
     """A connection whose statements fail if the database does not answer within `READ_SECONDS`."""
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
@@ -36,12 +37,12 @@ class Pipeline:
     # psycopg sends the BEGIN of its own in a round trip, so the engine is in autocommit, and the batch sends one.
     begin: str | None = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
-    def send(self, cursor: Any, before: Sequence[Statement], last: Statement) -> None:
+    def send(self, cursor: DBAPICursor, before: Sequence[Statement], last: Statement) -> None:
         others = cursor.connection.cursor()  # for all: their results are not needed
         sent = [(others, *execution) for statement in before for execution in _executions(statement)]
         _run(cursor.connection, [*sent, *((cursor, *execution) for execution in _executions(last))])
 
-    def commit(self, cursor: Any, before: Sequence[Statement], reads: Sequence[SentText]) -> list[list[Row]] | None:
+    def commit(self, cursor: DBAPICursor, before: Sequence[Statement], reads: Sequence[SentText]) -> Fetched | None:
         connection = cursor.connection
         others, cursors = connection.cursor(), [connection.cursor() for _ in reads]
         sent = [(others, *execution) for statement in before for execution in _executions(statement)]
@@ -56,7 +57,7 @@ class Pipeline:
             raise
         return [one.fetchall() for one in cursors]
 
-    def fetch(self, cursor: Any, texts: Sequence[SentText]) -> list[list[Row]]:
+    def fetch(self, cursor: DBAPICursor, texts: Sequence[SentText]) -> Fetched:
         cursors = [cursor.connection.cursor() for _ in texts]
         _run(cursor.connection, [(one, *text) for one, text in zip(cursors, texts, strict=True)])
         return [one.fetchall() for one in cursors]
@@ -65,7 +66,7 @@ class Pipeline:
         return getattr(error.orig, "sqlstate", None) == _STALE
 
 
-def _run(connection: Any, executions: Sequence[tuple[Any, str, Any]]) -> None:
+def _run(connection: psycopg.Connection[Row], executions: Sequence[tuple[DBAPICursor, str, DriverParameters]]) -> None:
     """Execute these in a pipeline: cursor, text and parameters of each. The error is that of the first that fails."""
     failure: psycopg.Error | None = None
     try:
@@ -81,12 +82,12 @@ def _run(connection: Any, executions: Sequence[tuple[Any, str, Any]]) -> None:
         raise failure
 
 
-def _executions(statement: Statement) -> Iterator[tuple[str, Any]]:
+def _executions(statement: Statement) -> Iterator[tuple[str, DriverParameters]]:
     if not statement.many:
         text = statement.text if statement.rows is None else _checked(statement.text, statement.rows)
-        yield text, statement.parameters
+        yield text, statement.parameters[0]
         return
-    rows = statement.parameters
+    rows: Sequence[Any] = statement.parameters
     # A few rows in one statement, as of the change log; each number of rows is a statement that is prepared.
     together = _insert_of(statement.text, len(rows)) if len(rows) <= _MAX_TOGETHER else None
     if together is None:

@@ -18,14 +18,15 @@ from typing import Any, Generic, TypeVar, overload
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine.interfaces import DBAPICursor
 
 from neutrino.model.objects import Values
 from neutrino.server import errors
 from neutrino.server.db.batch import Sender
-from neutrino.server.db.compiled import Row, Statements, Text, driver_cursor
+from neutrino.server.db.compiled import Statements, Text, driver_cursor
 from neutrino.server.db.failover import Outage, discard
 from neutrino.server.db.failures import Failure, classify
-from neutrino.server.db.sql import Selection
+from neutrino.server.db.sql import DriverParameters, NamedRow, Row, Selection
 
 Select = Selection | sa.CompoundSelect[Any]
 T = TypeVar("T")
@@ -58,21 +59,21 @@ class Lookup(Generic[T]):
         self.statement = statement
         self._result = result
 
-    def __call__(self, **parameters: Any) -> Read[T]:
+    def __call__(self, **parameters: object) -> Read[T]:
         return Read(self.statement, parameters, self._result)
 
 
-class RowsLookup(Lookup[list[Any]]):
+class RowsLookup(Lookup[list[NamedRow]]):
     """A query whose result is its rows, with the names of the columns."""
 
     def __init__(self, statement: Select) -> None:
         super().__init__(statement, self.named)
 
     @cached_property
-    def _row(self) -> Any:
+    def _row(self) -> Any:  # mypy knows no named tuple whose names are computed
         return namedtuple("Row", self.statement.selected_columns.keys(), rename=True)
 
-    def named(self, rows: Sequence[Row]) -> list[Any]:
+    def named(self, rows: Sequence[Row]) -> list[NamedRow]:
         return list(map(self._row._make, rows))
 
 
@@ -86,7 +87,7 @@ def scalars(rows: Sequence[Row]) -> list[Any]:
     return [row[0] for row in rows]
 
 
-def first(rows: Sequence[Row]) -> Any:
+def first(rows: Sequence[Row]) -> Row | None:
     """The first row; None without rows."""
     return rows[0] if rows else None
 
@@ -103,11 +104,11 @@ class ReadConnection(Connection):
     def execute(self, statement: Any, parameters: Any = None, **options: Any) -> Any:
         return self._repeated(partial(super().execute, statement, parameters, **options))
 
-    def fetch(self, reads: Sequence[Read[Any]]) -> list[Sequence[Row]]:
+    def fetch(self, reads: Sequence[Read[object]]) -> list[Sequence[Row]]:
         """The rows of each."""
         return self._repeated(lambda: self._fetch(reads))
 
-    def _fetch(self, reads: Sequence[Read[Any]]) -> list[Sequence[Row]]:
+    def _fetch(self, reads: Sequence[Read[object]]) -> list[Sequence[Row]]:
         texts = [self._statements.get(read.statement, read.parameters) for read in reads]
         # Listeners hear of every statement, for which SQLAlchemy has to execute it.
         if None in texts or self.engine.dispatch.before_cursor_execute or self.dispatch.before_cursor_execute:
@@ -146,10 +147,9 @@ class ReadConnection(Connection):
         raise failed
 
 
-def _execute(cursor: Any, text: str, parameters: Any) -> list[Row]:
+def _execute(cursor: DBAPICursor, text: str, parameters: DriverParameters) -> Sequence[Row]:
     cursor.execute(text, parameters)
-    rows: list[Row] = cursor.fetchall()
-    return rows
+    return cursor.fetchall()
 
 
 def read(connection: Connection, wanted: Read[T]) -> T:
@@ -170,8 +170,8 @@ def read_together(
     connection: Connection, a: Read[T1], b: Read[T2], c: Read[T3], d: Read[T4], e: Read[T5], /
 ) -> tuple[T1, T2, T3, T4, T5]: ...
 @overload
-def read_together(connection: Connection, *wanted: Read[Any]) -> tuple[Any, ...]: ...
-def read_together(connection: Connection, *wanted: Read[Any]) -> tuple[Any, ...]:
+def read_together(connection: Connection, *wanted: Read[T]) -> tuple[T, ...]: ...
+def read_together(connection: Connection, *wanted: Read[T]) -> tuple[T, ...]:
     """The results of several reads, which are sent together."""
     return tuple(one.result(rows) for one, rows in zip(wanted, _rows(connection, wanted), strict=True))
 
@@ -186,14 +186,14 @@ def read_lists(
     /,
 ) -> tuple[list[T1], list[T2], list[T3], list[T4]]: ...
 @overload
-def read_lists(connection: Connection, *wanted: Sequence[Read[Any]]) -> tuple[list[Any], ...]: ...
+def read_lists(connection: Connection, *wanted: Sequence[Read[T]]) -> tuple[list[T], ...]: ...
 def read_lists(connection: Connection, *wanted: Sequence[Read[Any]]) -> tuple[list[Any], ...]:
     """The results of several lists of reads, all of which are sent together."""
     results = iter(read_together(connection, *(one for some in wanted for one in some)))
     return tuple([next(results) for _ in some] for some in wanted)
 
 
-def _rows(connection: Connection, wanted: Sequence[Read[Any]]) -> list[Sequence[Row]]:
+def _rows(connection: Connection, wanted: Sequence[Read[object]]) -> list[Sequence[Row]]:
     if isinstance(connection, ReadConnection):
         return connection.fetch(wanted)
     # In a write transaction, whose deferred statements come first.

@@ -23,10 +23,10 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.batch import Batch
 from neutrino.server.db.batch import Stale as Stale
-from neutrino.server.db.compiled import Row, driver_cursor
+from neutrino.server.db.compiled import driver_cursor
 from neutrino.server.db.connection_options import GALERA
 from neutrino.server.db.reads import Read, read
-from neutrino.server.db.sql import Selection
+from neutrino.server.db.sql import Parameters, Row, Selection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,19 +65,19 @@ class Transaction:
         self._limits: dict[tuple[str, str], int] = {}
         self._callbacks: list[Callable[[], object]] = []  # after the commit
         self._reads: list[tuple[Read[Any], Callable[[Any], object]]] = []  # the same, with what they read
-        self._fetched: list[list[Row]] | None = None  # the rows of these reads, if COMMIT was sent with them
+        self._fetched: list[Sequence[Row]] | None = None  # the rows of these reads, if COMMIT was sent with them
         self.mark: int | None = None  # id of one of its change-log rows, by which its outcome can be found out
         self.is_ending = False  # COMMIT is being sent
 
-    def execute(self, statement: sa.Executable, parameters: Any = None) -> CursorResult[Any]:
+    def execute(self, statement: sa.Executable, parameters: Parameters | None = None) -> CursorResult[Any]:
         """Execute a statement whose result is needed here, which is a round trip."""
         return self.connection.execute(statement, parameters)
 
-    def write(self, statement: sa.Executable, parameters: Any = None) -> None:
+    def write(self, statement: sa.Executable, parameters: Parameters | None = None) -> None:
         """Execute a statement whose result is not needed: it is sent along with a later one."""
         self._batch.add(statement, parameters)
 
-    def change(self, statement: sa.Executable, parameters: Any = None, *, rows: int = 1) -> None:
+    def change(self, statement: sa.Executable, parameters: Parameters | None = None, *, rows: int = 1) -> None:
         """Change so many rows on a condition; Stale, at the commit at the latest, if it does not hold for all of them."""
         self._batch.add(statement, parameters, rows)
 

@@ -20,10 +20,9 @@ from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.compiled import Row
 from neutrino.server.db.objects import check_revision
 from neutrino.server.db.reads import Read, first, read
-from neutrino.server.db.sql import Condition, Expression, Selection
+from neutrino.server.db.sql import Condition, Expression, Row, Selection
 from neutrino.server.query import Query, Sort
 
 FilterRule = Callable[[tuple[object, ...]], Condition]
@@ -50,22 +49,22 @@ class _Prepared:
     names: tuple[str, ...]
     json: tuple[int, ...]  # the positions of JSON columns
 
-    def reading(self, **parameters: Any) -> Read[Row | None]:
+    def reading(self, **parameters: object) -> Read[Row | None]:
         return Read(self.statement, parameters, first)
 
-    def loading(self, **parameters: Any) -> Read[list[Object]]:
+    def loading(self, **parameters: object) -> Read[list[Object]]:
         return Read(self.statement, {**parameters, **viewed_by(None)}, lambda rows: [self.decoded(row) for row in rows])
 
-    def decoded(self, row: Sequence[Any]) -> Object:
+    def decoded(self, row: Row | sa.Row[Row]) -> Object:
         """Return an object for the server's own decisions: with the values of JSON columns."""
-        values: list[Any] = list(row)
+        values = list(row)
         for i in self.json:
             values[i] = _decode(values[i])
         return dict(zip(self.names, values, strict=False))
 
-    def object(self, row: Sequence[Any]) -> Object:
+    def object(self, row: Row | sa.Row[Row]) -> Object:
         """Return an object for the API: JSON columns are sent as they are."""
-        values: list[Any] = list(row)
+        values = list(row)
         for i in self.json:
             text = values[i]
             values[i] = _EMPTY.get(text) or msgspec.Raw(text)
@@ -77,7 +76,7 @@ class Added:
     """An attribute from other tables: the columns that it needs, and a function that gives its value for each row."""
 
     needs: tuple[str, ...]
-    read: Callable[[Connection, Sequence[Object]], Iterable[Any]]
+    read: Callable[[Connection, Sequence[Object]], Iterable[object]]
 
 
 class View:
@@ -229,11 +228,11 @@ class View:
         """`load_where` with conditions on parameters: compiled once."""
         return self._select(self.stored, *conditions).loading
 
-    def load_in(self, connection: Connection, column: str, values: Sequence[Any]) -> list[Object]:
+    def load_in(self, connection: Connection, column: str, values: Sequence[object]) -> list[Object]:
         """The objects whose column has one of the values."""
         return read(connection, self.reading_in(column, values))
 
-    def reading_in(self, column: str, values: Sequence[Any]) -> Read[list[Object]]:
+    def reading_in(self, column: str, values: Sequence[object]) -> Read[list[Object]]:
         """What `load_in` reads, to be read together with others."""
         among = values[0] if len(values) == 1 else list(values)
         return self._prepared_load(column, len(values) == 1).loading(among=among)
@@ -289,7 +288,7 @@ class View:
     def _select(self, wanted: Sequence[str], *conditions: Condition) -> _Prepared:
         needed = (column for name in wanted if name in self.added for column in self.added[name].needs)
         names = tuple(dict.fromkeys([*(name for name in wanted if name in self.fields), *needed]))
-        columns: list[Any] = [self.fields[name].label(f"c{i}") for i, name in enumerate(names)]
+        columns: list[Expression] = [self.fields[name].label(f"c{i}") for i, name in enumerate(names)]
         # A list of objects without any field still has its length.
         statement = sa.select(*(columns or [sa.literal(1)])).select_from(self.table).where(*conditions)
         return _Prepared(statement, names, tuple(i for i, name in enumerate(names) if name in self.json))
@@ -348,7 +347,7 @@ def _beyond(column: Expression, value: Any, descending: bool) -> Condition:
     return sa.or_(column < value, column.is_(None)) if descending else column > value
 
 
-def _ordered(column: Expression, descending: bool, connection: Connection) -> sa.UnaryExpression[Any]:
+def _ordered(column: Expression, descending: bool, connection: Connection) -> Expression:
     """The sort order with NULL as the least value: the default of SQLite and MariaDB, explicit for PostgreSQL."""
     order = column.desc() if descending else column.asc()
     # Not for NOT NULL columns: PostgreSQL cannot use the column's index for an order with NULLS FIRST.

@@ -13,7 +13,7 @@ import hashlib
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import sqlalchemy as sa
@@ -25,6 +25,7 @@ from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, RowsLookup, read, scalars
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Stale
 from neutrino.server.dhcp.segments import NOT_ROUTED, SegmentHosts, segment_hosts
 from neutrino.server.ipam.allocation import DHCP_OWNER, Allocator
@@ -52,7 +53,7 @@ _SERVING_OR_ONE = RowsLookup(_AGENTS.where(sa.or_(_IS_SERVING, t.agents.c.id == 
 _SERVING_OR_SOME = _AGENTS.where(sa.or_(_IS_SERVING, t.agents.c.id.in_(sa.bindparam("joining", expanding=True))))
 
 
-def _read_agents(connection: Connection, network_id: str, joining: Sequence[str]) -> Sequence[Any]:
+def _read_agents(connection: Connection, network_id: str, joining: Sequence[str]) -> Sequence[NamedRow]:
     """The agents that serve a network, and those that join them."""
     if not joining:
         return read(connection, _SERVING(network=network_id))

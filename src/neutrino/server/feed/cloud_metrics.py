@@ -4,7 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -16,7 +16,7 @@ from neutrino.metrics.server import ServerMetrics
 from neutrino.server import config
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from neutrino.server.db.sql import Selection
+from neutrino.server.db.sql import NamedRow, Selection
 from neutrino.server.hosts.registry import timestamp
 
 COUNT_SECONDS: Final = 15.0  # counts are not repeated within this time, however often they are asked for
@@ -73,6 +73,6 @@ def _agents(db: Database, down_time: float) -> Values:
     return counted | {(kind, state): number for kind, state, number in rows}
 
 
-def _rows(db: Database, statement: Selection, **parameters: object) -> list[Any]:
+def _rows(db: Database, statement: Selection, **parameters: object) -> list[NamedRow]:
     with db.read() as connection:
         return list(connection.execute(statement, parameters).all())

@@ -9,7 +9,6 @@ import ipaddress
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -121,7 +120,7 @@ def _summed(subnets: Sequence[Object]) -> Object:
     }
 
 
-def _subnets(connection: Connection, networks: Collection[str], versions: tuple[object, ...]) -> list[Any]:
+def _subnets(connection: Connection, networks: Collection[str], versions: tuple[object, ...]) -> list[NamedRow]:
     statement = sa.select(
         t.subnets.c.id,
         t.subnets.c.network_id,

@@ -7,7 +7,6 @@ the later one sees both, and adds the missing address (`complete`).
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -32,7 +31,7 @@ _IPV6_SUBNETS = RowsLookup(
 )
 
 
-def ports_to_address(connection: Connection, subnet: Object, siblings: Sequence[Object]) -> Sequence[Any]:
+def ports_to_address(connection: Connection, subnet: Object, siblings: Sequence[Object]) -> Sequence[NamedRow]:
     """Ports of the network that get an address on a new subnet, which is a SLAAC subnet.
 
     On a routed network only ports with addresses on the same segment: the others do not receive its RAs.
@@ -70,7 +69,7 @@ def add_addresses(tx: Transaction, subnet: Object, ports: Sequence[NamedRow], na
         store(tx, port, [*decode(port.fixed_ips), fixed], [*names, name_for(dns_name, fixed["ip_address"])])
 
 
-def store(tx: Transaction, port: NamedRow, fixed_ips: list[Any], names: list[Any]) -> None:
+def store(tx: Transaction, port: NamedRow, fixed_ips: list[Object], names: list[Object]) -> None:
     # Stale if another request changed the port's addresses meanwhile: ours would overwrite them.
     update_row(tx, t.ports, port._asdict(), {"fixed_ips": fixed_ips, "dns_assignment": names})
 

@@ -6,7 +6,6 @@ reason, because clients expect a quota error before any other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -16,6 +15,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, Read, first, read
 from neutrino.server.db.session import Database
+from neutrino.server.db.sql import Row
 from neutrino.server.db.transaction import UNCOUNTED, UNLIMITED, NewLimit
 
 _P, _R = sa.bindparam("p", type_=sa.String), sa.bindparam("r", type_=sa.String)
@@ -46,8 +46,8 @@ class Quotas:
     def _read(self, connection: Connection, resource: str, project_id: str) -> tuple[int, int]:
         return self._limit_and_use(resource, read(connection, _LIMIT_AND_USE(p=project_id, r=resource)))
 
-    def _limit_and_use(self, resource: str, row: Sequence[Any]) -> tuple[int, int]:
-        own, used = row
+    def _limit_and_use(self, resource: str, row: Row | None) -> tuple[int, int]:
+        own, used = row or (None, None)
         limit = self.defaults.get(resource, UNLIMITED) if own is None else int(own)
         # A counter from an earlier limit stays correct only if unlimited projects keep counting.
         if used is None:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -220,7 +219,7 @@ class PlacementTable:
             .order_by(self.object_id, self.agent_id)
         )
 
-    def on_lost_agents(self, connection: Connection, dead_before: str) -> Sequence[Any]:
+    def on_lost_agents(self, connection: Connection, dead_before: str) -> Sequence[NamedRow]:
         """Placements to move away: rows with object_id, agent_id, and whether the agent is dead (else disabled)."""
         return connection.execute(self._lost, {"cutoff": dead_before}).all()
 

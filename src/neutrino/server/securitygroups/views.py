@@ -7,7 +7,6 @@ administrator to any.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -16,7 +15,7 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.sql import Expression, Selection
+from neutrino.server.db.sql import Column, Expression, NamedRow, Selection
 from neutrino.server.db.view import PROJECT, Added, View, shareable_view, shared_with_viewer, viewed_by
 from neutrino.server.query import Query
 
@@ -24,7 +23,7 @@ RULES_FIELD = "security_group_rules"
 MAX_PARAMETERS = 10_000  # in one query; SQLite's limit is the lowest, at 32,766
 
 
-def _of_its_group(column: sa.Column[Any]) -> Expression:
+def _of_its_group(column: Column) -> Expression:
     return (
         sa.select(column).where(t.security_groups.c.id == t.security_group_rules.c.security_group_id).scalar_subquery()
     )
@@ -86,8 +85,8 @@ def check_references(
     ids: Iterable[str],
     project_id: str | None,
     not_found: type[errors.ApiError],
-    *columns: sa.Column[Any],
-) -> Sequence[Any]:
+    *columns: Column,
+) -> Sequence[NamedRow]:
     """The columns, of which `id` is the first, of these groups; refuses groups that the project may not refer to."""
     wanted = set(ids)
     if not wanted:
@@ -101,7 +100,7 @@ def check_references(
 
 
 @cache
-def _by_ids(everyone: bool, *columns: sa.Column[Any]) -> Selection:
+def _by_ids(everyone: bool, *columns: Column) -> Selection:
     table = columns[0].table
     found = sa.select(*columns).where(table.c.id.in_(sa.bindparam("ids", expanding=True, type_=sa.String)))
     return found if everyone else found.where(sa.or_(table.c.project_id == PROJECT, shared_with_viewer(table.c.id)))

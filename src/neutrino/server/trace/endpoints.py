@@ -6,7 +6,7 @@ answered as one that does not exist.
 
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -19,6 +19,7 @@ from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.api.resources.trace import EXTERNAL
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.feed.readers.rows import decode_fixed_ips
 from neutrino.server.trace.path import OUTSIDE_MAC, UNKNOWN_MAC, Origin
 from neutrino.server.trace.routing import PublicAddress, Routing
@@ -152,7 +153,7 @@ def _port(connection: Connection, context: Context, key: str) -> _Port:
     return _decoded(row)
 
 
-def _decoded(row: Any) -> _Port:
+def _decoded(row: NamedRow) -> _Port:
     return _Port(row.id, row.project_id, row.network_id, row.mac_address, decode_fixed_ips(row.fixed_ips))
 
 

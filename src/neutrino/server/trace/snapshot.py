@@ -6,7 +6,7 @@ network is read and not followed: it may have the routers of all projects. What 
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import sqlalchemy as sa
@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.model import state as m
 from neutrino.server.db import tables as t
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.feed.readers import l2
 from neutrino.server.feed.readers.rows import MAX_IDS, build, decode_fixed_ips, read_ids, read_rows, select, texts
 from neutrino.server.hosts.registry import Registry
@@ -195,7 +196,7 @@ def _ports(
     }
 
 
-def _port(row: Any, binding: Any, blocks: Collection[str], router_id: str) -> TracedPort:
+def _port(row: NamedRow, binding: NamedRow | None, blocks: Collection[str], router_id: str) -> TracedPort:
     levels = _decode(binding.levels) if binding is not None else []
     port = build(
         m.Port,
@@ -286,13 +287,13 @@ def _hosts(connection: Connection, registry: Registry, names: Collection[str]) -
     statement = sa.select(
         t.agents.c.host, t.agents.c.agent_type, t.agents.c.configurations, t.agents.c.heartbeat_timestamp
     )
-    agents: dict[str, dict[str, Any]] = {}
+    agents: dict[str, dict[str, NamedRow]] = {}
     for row in read_rows(connection, statement, t.agents.c.host, sorted(names)):
         agents.setdefault(row.host, {})[row.agent_type] = row
     return {name: _host(name, registry, agents.get(name, {})) for name in names}
 
 
-def _host(name: str, registry: Registry, agents: Mapping[str, Any]) -> TracedHost:
+def _host(name: str, registry: Registry, agents: Mapping[str, NamedRow]) -> TracedHost:
     l2_agent, l3_agent = agents.get(words.OVS), agents.get(words.L3)
     reported = _decode(l2_agent.configurations) if l2_agent is not None else {}
     routing = _decode(l3_agent.configurations) if l3_agent is not None else {}

@@ -10,7 +10,6 @@ import ipaddress
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -104,7 +103,7 @@ class PrefixDelegation:
         LOG.info("subnet %s has prefix %s, delegated to host %s", subnet_id, cidr, host)
         return True
 
-    def _problem(self, connection: Connection, router: Any, subnet: Object, cidr: str) -> str:
+    def _problem(self, connection: Connection, router: Object, subnet: Object, cidr: str) -> str:
         """Why the subnet cannot have the prefix, if so."""
         if cidr == PROVISIONAL:
             return ""

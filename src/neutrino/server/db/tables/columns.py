@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Unpack
 
 import sqlalchemy as sa
 
-Columns = list[sa.Column[Any]]
+from neutrino.server.db.sql import ColumnOptions, Columns, ColumnType
+
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -29,7 +30,7 @@ class History:
 
 
 def table(
-    name: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaItem, history: History | None = None, quota: str = ""
+    name: str, *parts: Columns | sa.schema.SchemaItem, history: History | None = None, quota: str = ""
 ) -> sa.Table:
     """A table; with a history, changes of its rows are logged; with a quota, its rows count against it."""
     items = [item for part in parts for item in (part if isinstance(part, list) else [part])]
@@ -62,19 +63,20 @@ def counted_rows() -> dict[str, sa.FromClause]:
     return {name: each.info.get("counted", each) for each in metadata.tables.values() if (name := quota_of(each))}
 
 
-def _columns(type_: Any, names: Iterable[str], options: dict[str, Any]) -> Columns:
-    return [sa.Column(name, type_, **({"nullable": False} | options)) for name in names]
+def _columns(type_: ColumnType, names: Iterable[str], options: ColumnOptions) -> Columns:
+    with_defaults: ColumnOptions = {"nullable": False, **options}
+    return [sa.Column(name, type_, **with_defaults) for name in names]
 
 
-def text(size: int, *names: str, **options: Any) -> Columns:
+def text(size: int, *names: str, **options: Unpack[ColumnOptions]) -> Columns:
     return _columns(sa.String(size), names, options)
 
 
-def integers(*names: str, **options: Any) -> Columns:
+def integers(*names: str, **options: Unpack[ColumnOptions]) -> Columns:
     return _columns(sa.Integer, names, options)
 
 
-def flags(*names: str, **options: Any) -> Columns:
+def flags(*names: str, **options: Unpack[ColumnOptions]) -> Columns:
     return _columns(sa.Boolean, names, options)
 
 
@@ -86,15 +88,16 @@ def primary_id() -> sa.Column[str]:
     return sa.Column("id", Id, primary_key=True)
 
 
-def optional_ids(*names: str, **options: Any) -> Columns:
+def optional_ids(*names: str, **options: Unpack[ColumnOptions]) -> Columns:
     """Ids without a foreign key, because what they name may be deleted on its own."""
-    return _columns(Id, names, {"nullable": True} | options)
+    return _columns(Id, names, {"nullable": True, **options})
 
 
-def reference(name: str, table_name: str, *, cascade: bool = False, **options: Any) -> sa.Column[str]:
+def reference(name: str, table_name: str, *, cascade: bool = False, **options: Unpack[ColumnOptions]) -> sa.Column[str]:
     """A foreign key to a table's `id`. It has an index, unless it is the first column of the primary key."""
     key = sa.ForeignKey(f"{table_name}.id", ondelete="CASCADE" if cascade else None)
-    return sa.Column(name, Id, key, **({"nullable": False, "index": True} | options))
+    with_defaults: ColumnOptions = {"nullable": False, "index": True, **options}
+    return sa.Column(name, Id, key, **with_defaults)
 
 
 def owner(name: str, table_name: str) -> sa.Column[str]:
@@ -103,7 +106,7 @@ def owner(name: str, table_name: str) -> sa.Column[str]:
 
 
 def object_table(
-    name: str, *parts: Columns | sa.Column[Any] | sa.schema.SchemaItem, history: History | None = None, quota: str = ""
+    name: str, *parts: Columns | sa.schema.SchemaItem, history: History | None = None, quota: str = ""
 ) -> sa.Table:
     """A table of top-level objects, with the columns that all of these have."""
     standard = [

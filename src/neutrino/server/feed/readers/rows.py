@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from sys import intern
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model.state import FixedIp
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup, read
-from neutrino.server.db.sql import Condition, NamedRow, Selection
+from neutrino.server.db.sql import Column, Condition, Expression, NamedRow, Selection
 from neutrino.server.ipam.delegated import in_provisional
 
 Ids = Sequence[str] | None  # None: all
@@ -30,7 +30,7 @@ texts = msgspec.json.Decoder(tuple[str, ...])
 fixed_ips = msgspec.json.Decoder(tuple[FixedIp, ...])
 
 
-def select(cls: type[msgspec.Struct], table: sa.Table, *more: Any) -> Selection:
+def select(cls: type[msgspec.Struct], table: sa.Table, *more: Expression) -> Selection:
     """Selects the table's columns that are fields of the type, and `more`, such as JSON columns, which need decoding."""
     names = cls.__struct_fields__
     columns = [column for column in table.c if column.name in names and column.type is not t.Json]
@@ -38,7 +38,9 @@ def select(cls: type[msgspec.Struct], table: sa.Table, *more: Any) -> Selection:
     return sa.select(*columns, *revision, *more)
 
 
-def read_rows(connection: Connection, statement: Statement, column: Any, ids: Iterable[str] | None) -> Iterator[Any]:
+def read_rows(
+    connection: Connection, statement: Statement, column: Column, ids: Iterable[str] | None
+) -> Iterator[NamedRow]:
     """The statement's rows with these values of a column; None: all rows."""
     if ids is None:
         all_rows = statement.statement if isinstance(statement, RowsLookup) else statement
@@ -58,23 +60,23 @@ def read_rows(connection: Connection, statement: Statement, column: Any, ids: It
 
 
 @cache
-def _among(query: RowsLookup, column: Any, size: int) -> RowsLookup:
-    statement: Any = query.statement
-    return RowsLookup(statement.where(column.in_(_parameters(column.type)[:size])))
+def _among(query: RowsLookup, column: Column, size: int) -> RowsLookup:
+    assert isinstance(query.statement, sa.Select), "a union has no rows of one column"
+    return RowsLookup(query.statement.where(column.in_(_parameters(column.type)[:size])))
 
 
 @cache
-def _parameters(type_: sa.types.TypeEngine[Any]) -> list[sa.BindParameter[Any]]:
+def _parameters(type_: sa.types.TypeEngine[object]) -> list[sa.BindParameter[object]]:
     """One set of parameters for the statements of all sizes: each takes more than a kilobyte."""
     return [sa.bindparam(name, type_=type_) for name in _NAMES]
 
 
-def one_of(column: Any, values: Iterable[str]) -> Condition:
+def one_of(column: Column, values: Iterable[str]) -> Condition:
     """A condition with constants. Unlike with `in_`, its text does not depend on values, so its statement can be kept."""
     return sa.or_(*(column == value for value in values))
 
 
-def read_ids(connection: Connection, statement: Statement, column: Any, ids: Iterable[str] | None) -> set[str]:
+def read_ids(connection: Connection, statement: Statement, column: Column, ids: Iterable[str] | None) -> set[str]:
     """The first column of these rows."""
     return {row[0] for row in read_rows(connection, statement, column, ids)}
 
@@ -88,7 +90,7 @@ def decode_fixed_ips(text: str) -> tuple[FixedIp, ...]:
     return tuple(FixedIp(intern(each.subnet_id), each.ip_address) for each in found)
 
 
-def build(cls: type[S], row: NamedRow, **values: Any) -> S:
+def build(cls: type[S], row: NamedRow, **values: object) -> S:
     """A value whose fields are the given values, or else the row's columns of the same names."""
     found = {name: row[position] for name, position in _positions(cls, row._fields, tuple(values))}
     return cls(**found, **values)
@@ -102,7 +104,7 @@ def _positions(cls: type[msgspec.Struct], columns: tuple[str, ...], given: tuple
 
 
 def grouped(
-    connection: Connection, statement: Statement, column: Any, ids: Ids, value: Callable[[Any], V]
+    connection: Connection, statement: Statement, column: Column, ids: Ids, value: Callable[[NamedRow], V]
 ) -> defaultdict[str, list[V]]:
     """The values of these rows by the column, in the order of the rows."""
     found: defaultdict[str, list[V]] = defaultdict(list)

@@ -6,15 +6,17 @@ change too.
 
 import uuid
 from collections.abc import Iterable
-from typing import Any
+from typing import Unpack
 
 import sqlalchemy as sa
 from alembic import op
 
+from neutrino.model.objects import Object
+from neutrino.server.db.sql import ColumnOptions, Columns, ColumnType
+
 revision = "0100"
 down_revision = None
 
-Columns = list[sa.Column[Any]]
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -26,7 +28,7 @@ metadata = sa.MetaData(
 Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers rows only in an INTEGER
 Json = sa.Text().with_variant(sa.Text(length=2**24 - 1), "mysql", "mariadb")  # TEXT ends at 64 KiB there
 # MariaDB compares without case and trailing spaces by default; names are equal byte for byte on all databases.
-BYTEWISE: dict[str, Any] = {
+BYTEWISE: Object = {
     f"{dialect}_{option}": value
     for dialect in ("mysql", "mariadb")
     for option, value in (("charset", "utf8mb4"), ("collate", "utf8mb4_nopad_bin"))
@@ -46,7 +48,7 @@ def upgrade() -> None:
         connection.execute(sa.insert(rules), list(default_rules()))
 
 
-def default_rules() -> Iterable[dict[str, Any]]:
+def default_rules() -> Iterable[Object]:
     """Neutron's templates: every new group sends everything, and a default group receives from its own members."""
     for direction, parent, remote in (("egress", None, "anywhere"), ("ingress", "PARENT", "group:PARENT")):
         for ethertype in ("IPv4", "IPv6"):
@@ -67,34 +69,36 @@ def default_rules() -> Iterable[dict[str, Any]]:
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
-def columns(type_: Any, *names: str, **options: Any) -> Columns:
-    return [sa.Column(name, type_, **({"nullable": False} | options)) for name in names]
+def columns(type_: ColumnType, *names: str, **options: Unpack[ColumnOptions]) -> Columns:
+    with_defaults: ColumnOptions = {"nullable": False, **options}
+    return [sa.Column(name, type_, **with_defaults) for name in names]
 
 
-def ids(*names: str, **options: Any) -> Columns:
+def ids(*names: str, **options: Unpack[ColumnOptions]) -> Columns:
     return columns(sa.String(36), *names, **options)
 
 
-def text(size: int, *names: str, **options: Any) -> Columns:
+def text(size: int, *names: str, **options: Unpack[ColumnOptions]) -> Columns:
     return columns(sa.String(size), *names, **options)
 
 
-def integers(*names: str, **options: Any) -> Columns:
+def integers(*names: str, **options: Unpack[ColumnOptions]) -> Columns:
     return columns(sa.Integer, *names, **options)
 
 
-def flags(*names: str, **options: Any) -> Columns:
+def flags(*names: str, **options: Unpack[ColumnOptions]) -> Columns:
     return columns(sa.Boolean, *names, **options)
 
 
-def json(*names: str, **options: Any) -> Columns:
+def json(*names: str, **options: Unpack[ColumnOptions]) -> Columns:
     return columns(Json, *names, **options)
 
 
-def reference(name: str, to: str, *, cascade: bool = False, **options: Any) -> Columns:
+def reference(name: str, to: str, *, cascade: bool = False, **options: Unpack[ColumnOptions]) -> Columns:
     """A foreign key to the `id` of another table, with an index."""
     key = sa.ForeignKey(f"{to}.id", ondelete="CASCADE" if cascade else None)
-    return [sa.Column(name, sa.String(36), key, **({"nullable": False, "index": True} | options))]
+    with_defaults: ColumnOptions = {"nullable": False, "index": True, **options}
+    return [sa.Column(name, sa.String(36), key, **with_defaults)]
 
 
 def owner(name: str, to: str) -> Columns:
