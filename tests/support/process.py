@@ -15,25 +15,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from neutrino.lab.timing import Deadline
+from neutrino.lab.timing import Deadline, pause_after
 from tests.support.launcher import PROGRAM, Launched, launch
 
 # A killed test session cannot clean up; the kernel then ends its servers (PR_SET_PDEATHSIG). By a program that execs the
 # server: Python code in a forked child (preexec_fn) may deadlock on a lock that another thread held at the fork.
 ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
 
+STEP_SECONDS = 0.02
 Process = subprocess.Popen[bytes] | Launched
 
 
 def wait_until(ready: Callable[[], bool], *, timeout: float, what: str, failed: Callable[[], str | None]) -> None:
     """Poll `ready` until it is true; `failed` returns the reason if waiting longer is pointless."""
     deadline = Deadline(timeout)
+    began = deadline.started
     while not ready():
         if reason := failed():
             raise RuntimeError(f"{what} {reason}")
         if deadline.has_passed():
             raise TimeoutError(f"{what} was not ready after {timeout:.0f} s")
-        time.sleep(0.02)
+        time.sleep(pause_after(time.monotonic() - began, STEP_SECONDS))
+        began = time.monotonic()
 
 
 class TemporaryServer:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from neutrino.lab.timing import Deadline
+from neutrino.lab.timing import Deadline, pause_after
 
 STEP_SECONDS = 0.01
 
 
 def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
     deadline = Deadline(seconds)
+    began = deadline.started
     while not condition():
         assert not deadline.has_passed(), f"it did not happen in {seconds:.0f} s"
-        time.sleep(STEP_SECONDS)
+        time.sleep(pause_after(time.monotonic() - began, STEP_SECONDS))
+        began = time.monotonic()
 
 
 def paced(condition: Callable[[], bool], pause: float = 0.3) -> Callable[[], bool]:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from neutrino.lab import timing
-from neutrino.lab.timing import CpuTime, Deadline, share_of_time
+from neutrino.lab.timing import LONGEST_PAUSE, CpuTime, Deadline, pause_after, share_of_time
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,9 @@ def test_stolen_time_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_this_machine_has_a_clock() -> None:
     first = CpuTime.read()
     assert first.total > first.stolen >= 0
+
+
+def test_a_poll_that_takes_long_pauses_longer() -> None:
+    assert pause_after(0.001, least=0.03) == 0.03
+    assert pause_after(0.05, least=0.03) == 0.2
+    assert pause_after(10.0, least=0.03) == LONGEST_PAUSE

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from neutrino.errors import OperatorError
-from neutrino.lab.timing import Deadline, scaled
+from neutrino.lab.timing import Deadline, pause_after, scaled
 
 STEP_SECONDS = 0.03
 
@@ -22,10 +22,12 @@ def wait_until(ready: Callable[[], bool], timeout: float, what: str) -> float:
     Polling, as the conditions are in other processes (the API, the kernel, Open vSwitch) without a common event source.
     """
     deadline = Deadline(scaled(timeout))
+    began = deadline.started
     while not ready():
         if deadline.has_passed():
             raise LabError(f"{what} after {time.monotonic() - deadline.started:.0f} s")
-        time.sleep(STEP_SECONDS)
+        time.sleep(pause_after(time.monotonic() - began, STEP_SECONDS))
+        began = time.monotonic()
     return time.monotonic() - deadline.started
 
 

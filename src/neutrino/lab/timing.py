@@ -7,6 +7,8 @@ from pathlib import Path
 
 VARIABLE = "NEUTRINO_LAB_TIME_FACTOR"
 FACTOR = float(os.environ.get(VARIABLE, "1"))
+PAUSES_PER_POLL = 4  # a poll uses a fifth of a processor at most
+LONGEST_PAUSE = 0.4
 LEAST_SHARE = 0.2  # a time-out takes five times as long at most
 _STATISTICS = Path("/proc/stat")
 _STEAL = 7  # the field of its first line, after "cpu": user nice system idle iowait irq softirq steal
@@ -14,6 +16,11 @@ _STEAL = 7  # the field of its first line, after "cpu": user nice system idle io
 
 def scaled(seconds: float) -> float:
     return seconds * FACTOR
+
+
+def pause_after(seconds: float, least: float) -> float:
+    """The pause of a poll whose condition took so long to find out: it shall not keep the awaited process from its work."""
+    return max(least, min(PAUSES_PER_POLL * seconds, LONGEST_PAUSE))
 
 
 @dataclass(frozen=True)
