@@ -5,15 +5,16 @@ A group's revision counts each added or removed address, as in Neutron: a new gr
 
 from collections.abc import Sequence
 
+from sqlalchemy.engine import Connection
+
 from neutrino.features.address_group.tables import address_groups
 from neutrino.model.addresses import parse_network
 from neutrino.model.objects import Object
 from neutrino.server import errors
-from neutrino.server.access import sharing
-from neutrino.server.collection import Listing
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, exists, fresh, update_row
+from neutrino.server.db.objects import exists, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.view import shareable_view
 from neutrino.server.quota.quotas import Quotas
@@ -41,47 +42,29 @@ class AddressesAlreadyExist(errors.BadRequest):
 VIEW = shareable_view(address_groups, AddressGroupNotFound, hidden=("tags",))
 
 
-class AddressGroups(Listing):
+class AddressGroups(Collection):
     def __init__(self, db: Database, quotas: Quotas, max_addresses: int) -> None:
-        super().__init__(db, VIEW)
-        self._quotas = quotas
+        super().__init__(db, VIEW, quotas)
         self._max_addresses = max_addresses
 
-    def create(self, context: Context, values: Object) -> Object:
-        return self.create_several(context, [values])[0]
+    def new(self, context: Context, values: Object) -> Object:
+        addresses = values.get("addresses") or []
+        self._check_size(addresses)
+        return fresh({**values, "addresses": addresses, "shared": False}, revision=len(addresses))
 
-    @retried
-    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        made = [_new_group(item) for item in items]
-        for group in made:
-            self._check_size(group["addresses"])
-        with self.db.read() as connection:
-            limits = self._quotas.limits(connection, KIND, made)
-        with self.db.transaction() as tx:
-            tx.insert(address_groups, [as_row(address_groups, group) for group in made], limits)
-        return made
-
-    @retried
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        return self._change(self._load(key, context, revision), values)
-
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        before = self._load(key, context, revision)
-        with self.db.read() as connection:
-            rules, templates = t.security_group_rules.c, t.default_security_group_rules.c
-            if any(exists(connection, c.remote_address_group_id == key) for c in (rules, templates)):
-                raise AddressGroupInUse(address_group_id=key)
-        with self.db.transaction() as tx:
-            # A rule that refers to it since makes this fail on its foreign key, and it is decided again.
-            sharing.delete_object(tx, address_groups, before)
+    def check_delete(self, connection: Connection, context: Context, before: Object) -> None:
+        # A rule that refers to it later makes the transaction fail on its foreign key, and it is decided again.
+        rules, templates = t.security_group_rules.c, t.default_security_group_rules.c
+        if any(exists(connection, c.remote_address_group_id == before["id"]) for c in (rules, templates)):
+            raise AddressGroupInUse(address_group_id=before["id"])
 
     # --- addresses ------------------------------------------------------------------------------------------------
 
     @retried
     def add_addresses(self, context: Context, key: str, body: object) -> Object:
         asked = parse_addresses(body)
-        before = self._load(key, context)
+        with self.db.read() as connection:
+            before = self.load(connection, context, key, None)
         known = set(before["addresses"])
         twice = [address for address in asked if address in known]
         if twice:
@@ -93,7 +76,8 @@ class AddressGroups(Listing):
     @retried
     def remove_addresses(self, context: Context, key: str, body: object) -> Object:
         asked = parse_addresses(body)
-        before = self._load(key, context)
+        with self.db.read() as connection:
+            before = self.load(connection, context, key, None)
         known, gone = set(before["addresses"]), set(asked)
         missing = [address for address in asked if address not in known]
         if missing:
@@ -109,16 +93,8 @@ class AddressGroups(Listing):
             raise errors.InvalidInput(f"Invalid input for addresses: {reason}.")
 
     def _with_addresses(self, before: Object, addresses: list[str], changes: int) -> Object:
-        return {KIND: self._change(before, {"addresses": addresses}, changes) if changes else before}
-
-    def _change(self, before: Object, values: Object, bump: int = 1) -> Object:
-        with self.db.transaction() as tx:
-            stamp = update_row(tx, address_groups, before, values, bump=bump)
-        return {**before, **values, **stamp}
-
-    def _load(self, key: str, context: Context, revision: int | None = None) -> Object:
-        with self.db.read() as connection:
-            return VIEW.get(connection, key, context.project_id, revision=revision)
+        after = {**before, "addresses": addresses}
+        return {KIND: self.write_change(before, after, changes) if changes else before}
 
 
 def parse_addresses(body: object) -> list[str]:
@@ -138,8 +114,3 @@ def _parse_address(address: object) -> str:
         return str(parse_network(address))
     except ValueError:
         raise errors.AddrFormatError(address=address) from None
-
-
-def _new_group(values: Object) -> Object:
-    addresses = values.get("addresses") or []
-    return fresh({**values, "addresses": addresses, "shared": False}, revision=len(addresses))

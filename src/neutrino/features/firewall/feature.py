@@ -11,6 +11,7 @@ from neutrino.features.firewall.resources import FIREWALL_GROUP, FIREWALL_POLICY
 from neutrino.features.firewall.rules import FirewallRules
 from neutrino.features.firewall.status import FirewallStatus
 from neutrino.features.firewall.trace import read_part
+from neutrino.features.firewall.views import POLICIES, RULES
 from neutrino.server.api.definition import Extension
 from neutrino.server.features import Feature, HostReports
 from neutrino.server.ml2.ports.uses import PortUse
@@ -26,8 +27,8 @@ def build(services: Services) -> ResourcePlugin:
     joining = PortUse(changes=AutoAssociation(defaults).port_changes)  # of ports that are bound, not of deleted ones
     return ResourcePlugin(
         collections=(
-            (FIREWALL_RULE, FirewallRules(db, quotas, defaults.ensure_for_list)),
-            (FIREWALL_POLICY, FirewallPolicies(db, quotas, defaults.ensure_for_list)),
+            (FIREWALL_RULE, FirewallRules(db, RULES, quotas, defaults.ensure_for_list)),
+            (FIREWALL_POLICY, FirewallPolicies(db, POLICIES, quotas, defaults.ensure_for_list)),
             (FIREWALL_GROUP, FirewallGroups(db, quotas, defaults)),
         ),
         ports=(joining,) if conf.auto_associate_default_firewall_group else (),

@@ -13,16 +13,15 @@ from sqlalchemy.engine import Connection
 from neutrino.features.firewall import errors
 from neutrino.features.firewall.checks import PENDING_CREATE, PENDING_UPDATE, POLICIES, is_enforced, shown_status
 from neutrino.features.firewall.default_groups import DEFAULT_NAME, DefaultGroups, delete_default_policies
+from neutrino.features.firewall.rules import FirewallCollection
 from neutrino.features.firewall.tables import firewall_groups, firewall_policies, group_ports
-from neutrino.features.firewall.views import GROUPS, MAX_PARAMETERS, ports_of, visible_rows
+from neutrino.features.firewall.views import GROUPS, MAX_PARAMETERS, visible_rows
 from neutrino.model.device_owners import INTERFACES
 from neutrino.model.objects import Object
-from neutrino.server.access import sharing
 from neutrino.server.api.resources.port import COMPUTE_OWNER
-from neutrino.server.collection import Listing
 from neutrino.server.context import Context
-from neutrino.server.db.objects import as_row, exists, fresh, update_row
-from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.objects import exists, fresh
+from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.errors import PortNotFound
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
@@ -30,85 +29,74 @@ from neutrino.server.ml2.views import PORTS
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
-KIND = "firewall_group"
 TYPE = "Firewall Group"  # in messages
 # Ports of other VIF types never pass the switch that filters them.
 SUPPORTED_VIFS = (VIF_UNBOUND, VIF_FAILED, "ovs", "vhostuser")
 _PORT_FIELDS = ("id", "project_id", "device_owner", "binding:vif_type", "binding:vnic_type")
 
 
-class FirewallGroups(Listing):
+class FirewallGroups(FirewallCollection):
+    needed = ("is_default",)
+
     def __init__(self, db: Database, quotas: Quotas, defaults: DefaultGroups) -> None:
-        super().__init__(db, GROUPS)
-        self._quotas = quotas
+        super().__init__(db, GROUPS, quotas, defaults.ensure_for_list)
         self._defaults = defaults
 
-    def index(self, context: Context, query: Query) -> list[Object]:
-        self._defaults.ensure_for_list(context, query)
-        return super().index(context, query)
+    def new(self, context: Context, values: Object) -> Object:
+        return fresh({**values, "ports": sorted(values["ports"]), "status": PENDING_CREATE, "is_default": False})
 
-    def create(self, context: Context, values: Object) -> Object:
-        return self.create_several(context, [values])[0]
-
-    @retried
-    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        made = [fresh({**item, "ports": sorted(item["ports"]), "status": PENDING_CREATE}) for item in items]
-        with self.db.read() as connection:
-            for group in made:
-                _check_policies(connection, context, group, POLICIES)
-                _check_ports(connection, context, group, group["ports"])
-                _check_name(group)
-            _refuse_repeated(made)
-            limits = self._quotas.limits(connection, KIND, made)
-        # As in Neutron, the first group of a project comes with its default group. In its own transaction, because it stays
-        # even if this request fails.
-        for project in sorted({group["project_id"] for group in made}):
-            self._defaults.ensure(project)
-        with self.db.transaction() as tx:
-            rows = [as_row(firewall_groups, {**group, "is_default": False}) for group in made]
-            tx.insert(firewall_groups, rows, limits)
-            for group in made:
-                add_ports(tx, group["id"], group["ports"])
-        return [_shown(group) for group in made]
-
-    @retried
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        with self.db.read() as connection:
-            before = GROUPS.get(connection, key, revision=revision, more=("is_default",))
-            before["ports"] = ports_of(connection, key)
-            _check_policies(connection, context, {**before, **values}, [name for name in POLICIES if name in values])
-            wanted = sorted(values["ports"] if "ports" in values else before["ports"])
-            added = [port for port in wanted if port not in before["ports"]]
-            _check_ports(connection, context, before, added)
-            _check_name(values)
+    def changed(self, context: Context, before: Object, values: Object) -> Object:
+        _check_name(values)
         if before["is_default"]:
             _check_default_update(context, before, values)
-        after = {**before, **values, "ports": wanted}
-        row = {name: value for name, value in values.items() if name != "ports"}
+        after = {**before, **values}
+        after["ports"] = sorted(after["ports"])
         if any(after[name] != before[name] for name in ("ports", "admin_state_up", *POLICIES)):
-            row["status"] = after["status"] = PENDING_UPDATE
-        removed = [port for port in before["ports"] if port not in wanted]
-        with self.db.transaction() as tx:
-            stamp = update_row(tx, firewall_groups, before, row)
-            _remove_ports(tx, key, removed)
-            add_ports(tx, key, added)
-            if is_enforced(before) != is_enforced(after):  # the ports that stay are filtered from now on, or no longer
-                log_ports(tx, wanted)
-        return _shown({**after, **stamp})
+            after["status"] = PENDING_UPDATE
+        return after
 
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            before = GROUPS.get(connection, key, revision=revision, more=("is_default",))
-            if ports_of(connection, key):
-                raise errors.FirewallGroupInUse(id=key)
+    def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
+        for group in objects:
+            _check_policies(connection, context, group, POLICIES)
+            _check_ports(connection, context, group, group["ports"])
+            _check_name(group)
+        _refuse_repeated(objects)
+        # As in Neutron, the first group of a project comes with its default group. In its own transaction, because it stays
+        # even if this request fails.
+        for project in sorted({group["project_id"] for group in objects}):
+            self._defaults.ensure(project)
+
+    def check_update(self, connection: Connection, context: Context, before: Object, after: Object) -> None:
+        _check_policies(connection, context, after, [name for name in POLICIES if after[name] != before[name]])
+        _check_ports(connection, context, before, _missing_in(before, after))
+
+    def check_delete(self, connection: Connection, context: Context, before: Object) -> None:
+        if before["ports"]:
+            raise errors.FirewallGroupInUse(id=before["id"])
         if before["is_default"] and not context.is_admin:
             raise errors.FirewallGroupCannotRemoveDefault()
-        with self.db.transaction() as tx:
-            _refuse_new_ports(tx, key)
-            sharing.delete_object(tx, firewall_groups, before)
-            if before["is_default"]:
-                delete_default_policies(tx, before)
+
+    def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        if after is None:
+            assert before is not None
+            _refuse_new_ports(tx, before["id"])
+            return
+        if before is not None:
+            _remove_ports(tx, before["id"], _missing_in(after, before))
+            if is_enforced(before) != is_enforced(after):  # ports that stay are filtered from now on, or no longer
+                log_ports(tx, after["ports"])
+        add_ports(tx, after["id"], after["ports"] if before is None else _missing_in(before, after))
+        after["status"] = shown_status(after, bool(after["ports"]))
+
+    def delete_row(self, tx: Transaction, before: Object) -> None:
+        super().delete_row(tx, before)
+        if before["is_default"]:
+            delete_default_policies(tx, before)
+
+
+def _missing_in(group: Object, other: Object) -> list[str]:
+    """The ports of the other form of a group that this one does not have."""
+    return [port for port in other["ports"] if port not in group["ports"]]
 
 
 def _refuse_new_ports(tx: Transaction, key: str) -> None:

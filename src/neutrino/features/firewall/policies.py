@@ -11,74 +11,52 @@ from sqlalchemy.engine import Connection
 
 from neutrino.features.firewall import errors
 from neutrino.features.firewall.resources import MAX_RULES
-from neutrino.features.firewall.rules import EnsureDefault, change_groups
-from neutrino.features.firewall.tables import firewall_groups, firewall_policies, firewall_rules, policy_rules
+from neutrino.features.firewall.rules import FirewallCollection, change_groups
+from neutrino.features.firewall.tables import firewall_groups, firewall_rules, policy_rules
 from neutrino.features.firewall.views import POLICIES, visible_rows
 from neutrino.model.objects import Object
-from neutrino.server.access import sharing
 from neutrino.server.api.types import UUID
-from neutrino.server.collection import Listing
 from neutrino.server.context import Context
-from neutrino.server.db.objects import as_row, exists, fresh, update_row
-from neutrino.server.db.session import Database, retried
+from neutrino.server.db.objects import exists, fresh
+from neutrino.server.db.session import retried
 from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.errors import InvalidInput
-from neutrino.server.query import Query
-from neutrino.server.quota.quotas import Quotas
 
-KIND = "firewall_policy"
 DEFAULT_NAMES = ("default ingress", "default egress")  # of the policies of default groups
 
 
-class FirewallPolicies(Listing):
-    def __init__(self, db: Database, quotas: Quotas, ensure_default: EnsureDefault) -> None:
-        super().__init__(db, POLICIES)
-        self._quotas = quotas
-        self._ensure_default = ensure_default
+class FirewallPolicies(FirewallCollection):
+    def new(self, context: Context, values: Object) -> Object:
+        _check_name(values)
+        return fresh(values)
 
-    def index(self, context: Context, query: Query) -> list[Object]:
-        self._ensure_default(context, query)
-        return super().index(context, query)
+    def changed(self, context: Context, before: Object, values: Object) -> Object:
+        _refuse_default(before)
+        _check_name(values)
+        return {**before, "audited": False, **values}
 
-    def create(self, context: Context, values: Object) -> Object:
-        return self.create_several(context, [values])[0]
+    def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
+        for policy in objects:
+            _check_rules(connection, context, policy)
 
-    @retried
-    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        made = [fresh(item) for item in items]
-        with self.db.read() as connection:
-            for policy in made:
-                _check_name(policy)
-                _check_rules(connection, context, policy)
-            limits = self._quotas.limits(connection, KIND, made)
-        with self.db.transaction() as tx:
-            tx.insert(firewall_policies, [as_row(firewall_policies, policy) for policy in made], limits)
-            for policy in made:
-                insert_policy_rules(tx, policy["id"], policy["firewall_rules"])
-        return made
+    def check_update(self, connection: Connection, context: Context, before: Object, after: Object) -> None:
+        _check_sharing(connection, before, after)
+        if after["firewall_rules"] != before["firewall_rules"]:
+            _check_rules(connection, context, after)
 
-    @retried
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        with self.db.read() as connection:
-            before = POLICIES.get(connection, key, revision=revision)
-            _refuse_default(before)
-            _check_name(values)
-            after = {**before, "audited": False, **values}
-            _check_sharing(connection, before, after)
-            if "firewall_rules" in values:
-                _check_rules(connection, context, after)
-        return self._write(before, {**values, "audited": after["audited"]})
+    def check_delete(self, connection: Connection, context: Context, before: Object) -> None:
+        # A group that gets the policy later makes the transaction fail on its foreign key, and it is decided again.
+        if exists(connection, is_used(before["id"])):
+            raise errors.FirewallPolicyInUse(id=before["id"])
 
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            if exists(connection, is_used(key)):
-                raise errors.FirewallPolicyInUse(id=key)
-            before = POLICIES.get(connection, key, revision=revision)
-        with self.db.transaction() as tx:
-            # A group that has got the policy since makes this fail on its foreign key, and it is decided again.
-            sharing.delete_object(tx, firewall_policies, before)
+    def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        if after is None or (before and before["firewall_rules"] == after["firewall_rules"]):
+            return
+        if before is not None:
+            tx.write(sa.delete(policy_rules).where(policy_rules.c.firewall_policy_id == before["id"]))
+            change_groups(tx, [before["id"]])
+        insert_policy_rules(tx, after["id"], after["firewall_rules"])
 
     # --- single rules -------------------------------------------------------------------------------------------------
 
@@ -98,7 +76,7 @@ class FirewallPolicies(Listing):
             full = f"firewall policy {key} has {len(rules)} rules, and at most {MAX_RULES} are allowed"
             raise InvalidInput(error_message=full)
         rules.insert(_position(key, rules, asked), rule_id)
-        return self._write(before, {"firewall_rules": rules, "audited": False})
+        return self._write_rules(before, rules)
 
     @retried
     def remove_rule(self, context: Context, key: str, body: object) -> Object:
@@ -108,18 +86,10 @@ class FirewallPolicies(Listing):
             if rule_id not in before["firewall_rules"]:
                 visible_rows(connection, context, firewall_rules, [rule_id], errors.FirewallRuleNotFound)
                 raise errors.FirewallRuleNotAssociatedWithPolicy(rule_id=rule_id, policy_id=key)
-        left = [each for each in before["firewall_rules"] if each != rule_id]
-        return self._write(before, {"firewall_rules": left, "audited": False})
+        return self._write_rules(before, [rule for rule in before["firewall_rules"] if rule != rule_id])
 
-    def _write(self, before: Object, values: Object) -> Object:
-        with self.db.transaction() as tx:
-            stamp = update_row(tx, firewall_policies, before, values)
-            rules = values["firewall_rules"] if "firewall_rules" in values else before["firewall_rules"]
-            if rules != before["firewall_rules"]:
-                tx.write(sa.delete(policy_rules).where(policy_rules.c.firewall_policy_id == before["id"]))
-                insert_policy_rules(tx, before["id"], rules)
-                change_groups(tx, [before["id"]])
-        return {**before, **values, **stamp}
+    def _write_rules(self, before: Object, rules: Sequence[str]) -> Object:
+        return self.write_change(before, {**before, "firewall_rules": rules, "audited": False})
 
 
 def insert_policy_rules(tx: Transaction, policy_id: str, rules: Sequence[str]) -> None:

@@ -11,77 +11,68 @@ from sqlalchemy.engine import Connection
 
 from neutrino.features.firewall import errors
 from neutrino.features.firewall.checks import PENDING_UPDATE, RULE_MATCH, check_rule
-from neutrino.features.firewall.tables import firewall_groups, firewall_policies, firewall_rules, policy_rules
+from neutrino.features.firewall.tables import firewall_groups, firewall_policies, policy_rules
 from neutrino.features.firewall.views import MAX_PARAMETERS, RULES
 from neutrino.model.objects import Object
-from neutrino.server.access import sharing
-from neutrino.server.collection import Listing
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
-from neutrino.server.db.objects import as_row, exists, fresh, update_row
-from neutrino.server.db.session import Database, retried
+from neutrino.server.db.objects import exists, fresh
+from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction, now
+from neutrino.server.db.view import View
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 
-KIND = "firewall_rule"
 EnsureDefault = Callable[[Context, Query], None]  # creates the default group of a listed project, with its rules
 _POLICIES = sa.select(policy_rules.c.firewall_policy_id).where(
     policy_rules.c.firewall_rule_id == sa.bindparam("rule", type_=sa.String)
 )
 
 
-class FirewallRules(Listing):
-    def __init__(self, db: Database, quotas: Quotas, ensure_default: EnsureDefault) -> None:
-        super().__init__(db, RULES)
-        self._quotas = quotas
+class FirewallCollection(Collection):
+    """Rules, policies or groups. A list has those of the project's default group, which is created first."""
+
+    def __init__(self, db: Database, view: View, quotas: Quotas, ensure_default: EnsureDefault) -> None:
+        super().__init__(db, view, quotas)
         self._ensure_default = ensure_default
 
     def index(self, context: Context, query: Query) -> list[Object]:
         self._ensure_default(context, query)
         return super().index(context, query)
 
-    def create(self, context: Context, values: Object) -> Object:
-        return self.create_several(context, [values])[0]
+    def new(self, context: Context, values: Object) -> Object:
+        return fresh(values)
 
-    @retried
-    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        for item in items:
-            check_rule(item)
-        made = [new_rule(item) for item in items]
-        with self.db.read() as connection:
-            limits = self._quotas.limits(connection, KIND, made)
-        with self.db.transaction() as tx:
-            tx.insert(firewall_rules, [as_row(firewall_rules, rule) for rule in made], limits)
-        return made
 
-    @retried
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        with self.db.read() as connection:
-            before = RULES.get(connection, key, revision=revision)
-            after = {**before, **values}
-            check_rule(after)
-            if before["shared"] and not after["shared"]:
-                _check_unshared(connection, before)
-        with self.db.transaction() as tx:
-            stamp = update_row(tx, firewall_rules, before, values)
-            policies = sorted(tx.execute(_POLICIES, {"rule": key}).scalars())
-            revision_number = firewall_policies.c.revision_number + 1
-            changed = {"audited": False, "revision_number": revision_number, "updated_at": now()}
-            for some in _batches(policies):
-                tx.write(sa.update(firewall_policies).where(firewall_policies.c.id.in_(some)).values(changed))
-            if any(after[name] != before[name] for name in RULE_MATCH):
-                change_groups(tx, policies)
-        return {**after, **stamp, "firewall_policy_id": policies or None}
+class FirewallRules(FirewallCollection):
+    def new(self, context: Context, values: Object) -> Object:
+        check_rule(values)
+        return new_rule(values)
 
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            if exists(connection, policy_rules.c.firewall_rule_id == key):
-                raise errors.FirewallRuleInUse(id=key)
-            before = RULES.get(connection, key, revision=revision)
-        with self.db.transaction() as tx:
-            # A policy that has got the rule since makes this fail on its foreign key, and it is decided again.
-            sharing.delete_object(tx, firewall_rules, before)
+    def check_update(self, connection: Connection, context: Context, before: Object, after: Object) -> None:
+        check_rule(after)
+        if before["shared"] and not after["shared"]:
+            _check_unshared(connection, before)
+
+    def check_delete(self, connection: Connection, context: Context, before: Object) -> None:
+        # A policy that gets the rule later makes the transaction fail on its foreign key, and it is decided again.
+        if exists(connection, policy_rules.c.firewall_rule_id == before["id"]):
+            raise errors.FirewallRuleInUse(id=before["id"])
+
+    def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        if before is None or after is None:
+            return
+        policies = sorted(tx.execute(_POLICIES, {"rule": before["id"]}).scalars())
+        revision_number = firewall_policies.c.revision_number + 1
+        changed = {"audited": False, "revision_number": revision_number, "updated_at": now()}
+        for some in _batches(policies):
+            tx.write(sa.update(firewall_policies).where(firewall_policies.c.id.in_(some)).values(changed))
+        if any(after[name] != before[name] for name in RULE_MATCH):
+            change_groups(tx, policies)
+        after["firewall_policy_id"] = policies or None
+
+    def load(self, connection: Connection, context: Context, key: str, revision: int | None) -> Object:
+        return RULES.get(connection, key, revision=revision)  # without its policies, which are read when it is written
 
 
 def new_rule(values: Object) -> Object:

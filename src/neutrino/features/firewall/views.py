@@ -93,12 +93,6 @@ GROUPS = _view(
 ).composed({"ports": Added(("id",), _lists(group_ports.c.firewall_group_id, group_ports.c.port_id, list))})
 
 
-def ports_of(connection: Connection, group_id: str) -> list[str]:
-    """The ports of a group, in the order in which the API shows them."""
-    ports = sa.select(group_ports.c.port_id).where(group_ports.c.firewall_group_id == group_id)
-    return list(connection.execute(ports.order_by(group_ports.c.port_id)).scalars())
-
-
 def visible_rows(
     connection: Connection, context: Context, table: sa.Table, ids: Iterable[str], not_found: type[ApiError]
 ) -> Object:

@@ -22,6 +22,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, delete_row, exists, fresh
 from neutrino.server.db.reads import RowsLookup, read
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.host_limits import check_number
 from neutrino.server.ml2.networks import Networks
@@ -221,42 +222,29 @@ class PortAssociations(ChildCollection):
     def __init__(self, db: Database) -> None:
         super().__init__(db, ASSOCIATIONS, associations.c.local_ip_id, LOCAL_IPS)
 
-    @retried
-    def create(self, context: Context, local_ip_id: str, values: Object) -> Object:
-        port_id = values["fixed_port_id"]
-        with self.db.read() as connection:
-            local_ip = LOCAL_IPS.get(connection, local_ip_id)
-            port = _port(connection, context, port_id, "local_ip_port_association")
-            if port["network_id"] != local_ip["network_id"]:  # there the address may be anyone's
-                networks = (
-                    f"port {port_id} is on network {port['network_id']}, the local IP on {local_ip['network_id']}"
-                )
-                raise errors.BadRequest(resource="local_ip_port_association", msg=networks)
-            fixed_ip = chosen_address(port, values["fixed_ip"], "fixed_ip")
-            if exists(
-                connection,
-                associations.c.local_ip_id == local_ip_id,
-                associations.c.fixed_port_id == port_id,
-            ):
-                raise errors.Conflict(f"Local IP {local_ip_id} is associated with port {port_id} already.")
-            check_number(connection, associations.c.fixed_port_id, [port_id], "Port", "local IPs")
-        row = {"local_ip_id": local_ip_id, "fixed_port_id": port_id, "fixed_ip": fixed_ip}
-        with self.db.transaction() as tx:
-            # Of two requests for the same port, one fails on the primary key.
-            tx.insert(associations, [row])
-            tx.record("port", port_id)
-        of_port = {"host": port["binding:host_id"], **{name: port[name] for name in _OF_PORT}}
-        return {**row, "local_ip_address": local_ip["local_ip_address"], **of_port}
+    def changed(self, before: Object | None, values: Object) -> Object:
+        return values  # without an id of its own; there are no updates
 
-    @retried
-    def delete(self, context: Context, local_ip_id: str, key: str, revision: int | None) -> None:
-        mine = associations.c.local_ip_id == local_ip_id, associations.c.fixed_port_id == key
-        with self.db.read() as connection:
-            if not exists(connection, *mine):
-                raise LocalIPAssociationNotFound(id=key)
-        with self.db.transaction() as tx:
-            tx.change(sa.delete(associations).where(*mine))
-            tx.record("port", key)
+    def check(
+        self, connection: Connection, context: Context, parent: Object, before: Object | None, after: Object | None
+    ) -> None:
+        if after is None:
+            return
+        local_ip_id, port_id = parent["id"], after["fixed_port_id"]
+        port = _port(connection, context, port_id, "local_ip_port_association")
+        if port["network_id"] != parent["network_id"]:  # there the address may be anyone's
+            networks = f"port {port_id} is on network {port['network_id']}, the local IP on {parent['network_id']}"
+            raise errors.BadRequest(resource="local_ip_port_association", msg=networks)
+        after["fixed_ip"] = chosen_address(port, after["fixed_ip"], "fixed_ip")
+        # Of two requests for the same port, one fails on the primary key, and finds this.
+        if exists(connection, associations.c.local_ip_id == local_ip_id, associations.c.fixed_port_id == port_id):
+            raise errors.Conflict(f"Local IP {local_ip_id} is associated with port {port_id} already.")
+        check_number(connection, associations.c.fixed_port_id, [port_id], "Port", "local IPs")
+        after |= {"host": port["binding:host_id"], **{name: port[name] for name in _OF_PORT}}
+        after["local_ip_address"] = parent["local_ip_address"]
+
+    def also_write(self, tx: Transaction, parent: Object, before: Object | None, after: Object | None) -> None:
+        tx.record("port", (after or before or {})["fixed_port_id"])
 
 
 # --- hooks of ports ---------------------------------------------------------------------------------------------------

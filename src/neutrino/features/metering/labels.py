@@ -16,10 +16,9 @@ from neutrino.features.metering.tables import metering_label_rules, metering_lab
 from neutrino.features.router.tables import routers
 from neutrino.model.objects import Object
 from neutrino.server import errors
-from neutrino.server.collection import Collection, Listing, one_by_one
+from neutrino.server.collection import Collection, OneByOneCollection
 from neutrino.server.context import Context
-from neutrino.server.db.objects import as_row, new_id, update_row
-from neutrino.server.db.session import retried
+from neutrino.server.db.objects import new_id, update_row
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import PROJECT, View
 
@@ -48,31 +47,22 @@ class MeteringLabels(Collection):
             tx.record("router", router_id)
 
 
-class MeteringLabelRules(Listing):
-    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        return one_by_one(items, lambda item: self.create(context, item), lambda key: self.delete(context, key, None))
-
-    @retried
-    def create(self, context: Context, values: Object) -> Object:
+class MeteringLabelRules(OneByOneCollection):
+    def new(self, context: Context, values: Object) -> Object:
         _check_prefixes(values)
-        rule = {"id": new_id(), **{name: value for name, value in values.items() if name in metering_label_rules.c}}
-        with self.db.read() as connection:
-            label = _own_label(connection, context, rule["metering_label_id"])
-            _check_overlap(rule, RULES.load_in(connection, "metering_label_id", [label["id"]]))
-        with self.db.transaction() as tx:
-            # A new revision of the label: Stale if its rules have changed since they were read.
-            update_row(tx, metering_labels, label, {})
-            tx.insert(metering_label_rules, [as_row(metering_label_rules, rule)])
-        return rule
+        return {"id": new_id(), **{name: values[name] for name in values if name in metering_label_rules.c}}
 
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            before = RULES.get(connection, key)
-            label = _own_label(connection, context, before["metering_label_id"])
-        with self.db.transaction() as tx:
-            update_row(tx, metering_labels, label, {})
-            tx.change(sa.delete(metering_label_rules).where(metering_label_rules.c.id == key))
+    def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
+        for rule in objects:
+            rule["label"] = _own_label(connection, context, rule["metering_label_id"])
+            _check_overlap(rule, RULES.load_in(connection, "metering_label_id", [rule["metering_label_id"]]))
+
+    def check_delete(self, connection: Connection, context: Context, before: Object) -> None:
+        before["label"] = _own_label(connection, context, before["metering_label_id"])
+
+    def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        # A new revision of the label: Stale if its rules have changed since they were read.
+        update_row(tx, metering_labels, (after or before or {})["label"], {})
 
 
 def _own_label(connection: Connection, context: Context, key: str) -> Object:

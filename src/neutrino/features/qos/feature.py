@@ -7,7 +7,7 @@ from neutrino.features.qos.resources import QOS_POLICY, QOS_RULE_ALIASES, QOS_RU
 from neutrino.features.qos.rules import RuleAliases, Rules, RuleTypes
 from neutrino.features.qos.support import RuleSupport
 from neutrino.features.qos.trace import read_part
-from neutrino.features.qos.use import SHAREABLE, check_routed
+from neutrino.features.qos.use import SHAREABLE, VIEW, check_routed
 from neutrino.server.api.definition import Extension
 from neutrino.server.features import Feature
 from neutrino.server.policy.deprecated import tag_rules
@@ -48,7 +48,7 @@ def build(services: Services) -> ResourcePlugin:
     return ResourcePlugin(
         extensions=[Extension(*words) for words in of_routers],
         collections=(
-            (QOS_POLICY, Policies(db, services.quotas)),
+            (QOS_POLICY, Policies(db, VIEW, services.quotas)),
             *((resource, rules[type_]) for type_, resource in QOS_RULES.items()),
             *((resource, RuleAliases(rules[type_])) for type_, resource in QOS_RULE_ALIASES.items()),
             (QOS_RULE_TYPE, RuleTypes(support)),

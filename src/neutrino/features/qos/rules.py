@@ -8,6 +8,7 @@ a rule is one change of one object for the hosts, however many ports have the po
 from collections.abc import Sequence
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from neutrino.features.qos.errors import QosPolicyNotFound, QosRuleNotFound
 from neutrino.features.qos.resources import QOS_RULES, RULE_PARAMETERS
@@ -18,29 +19,23 @@ from neutrino.features.qos.use import VIEW as POLICIES
 from neutrino.features.qos.use import check_not_placed, check_ports
 from neutrino.model.objects import Object
 from neutrino.server import errors
-from neutrino.server.collection import ChildCollection
+from neutrino.server.collection import ChildCollection, child_view
 from neutrino.server.context import Context
-from neutrino.server.db.objects import as_row, new_id, update_row
-from neutrino.server.db.session import Database, retried
-from neutrino.server.db.view import View
+from neutrino.server.db.objects import update_row
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.query import Query
-
-_OWNER = sa.select(qos_policies.c.project_id).where(qos_policies.c.id == qos_rules.c.qos_policy_id).scalar_subquery()
-_IN_POLICY_ALONE = ("qos_policy_id", "type")
 
 
 class Rules(ChildCollection):
     """The rules of one type, below their policies."""
 
     def __init__(self, db: Database, type_: str, support: RuleSupport) -> None:
-        view = View(
-            qos_rules,
-            columns=("id", "qos_policy_id", *RULE_PARAMETERS[type_]),
-            computed={"ext_parent:project_id": _OWNER},
-            scope=sa.true(),  # the caller has to see the policy
-            hidden=("ext_parent:project_id", "qos_policy_id"),
-        )
-        super().__init__(db, view, qos_rules.c.qos_policy_id, POLICIES)
+        columns = ("id", "qos_policy_id", *RULE_PARAMETERS[type_])
+        of_type = qos_rules.c.type == type_
+        parent = qos_rules.c.qos_policy_id
+        view = child_view(parent, qos_policies, QosRuleNotFound, columns=columns, only=of_type)
+        super().__init__(db, view, parent, POLICIES)
         self._type, self._support = type_, support
 
     def target(self, context: Context, parent_id: str, values: Object | None = None) -> Object:
@@ -50,53 +45,25 @@ class Rules(ChildCollection):
         with self.db.read() as connection:
             return {"ext_parent:project_id": POLICIES.get(connection, parent_id)["project_id"]}
 
-    def index(self, context: Context, policy_id: str, query: Query) -> list[Object]:
-        mine = self._parent == policy_id, qos_rules.c.type == self._type
-        with self.db.read() as connection:
-            return self._view.many(connection, query, context.project_id, *mine)
+    def changed(self, before: Object | None, values: Object) -> Object:
+        return {**super().changed(before, values), "type": self._type}
 
-    def show(
-        self, context: Context, policy_id: str, key: str, fields: Sequence[str] | None, everyone: bool
-    ) -> Object | None:
-        self.target(context, policy_id)
-        asked = Query(fields=None if fields is None else tuple(fields), everyone=True)
-        mine = self._parent == policy_id, qos_rules.c.type == self._type, qos_rules.c.id == key
-        with self.db.read() as connection:
-            rows = self._view.many(connection, asked, None, *mine)
-        return rows[0] if rows else None
+    def check(
+        self, connection: Connection, context: Context, parent: Object, before: Object | None, after: Object | None
+    ) -> None:
+        if after is not None:
+            check_rule(parent["id"], parent["rules"], after)
+            check_ports(connection, self._support, parent["id"], [after])
+        if self._type in PLACED:
+            check_not_placed(connection, parent["id"])
 
-    def create(self, context: Context, policy_id: str, values: Object) -> Object:
-        return self._write(policy_id, None, values)
-
-    def update(self, context: Context, policy_id: str, key: str, values: Object, revision: int | None) -> Object:
-        return self._write(policy_id, key, values)
-
-    def delete(self, context: Context, policy_id: str, key: str, revision: int | None) -> None:
-        self._write(policy_id, key, None)
-
-    @retried
-    def _write(self, policy_id: str, key: str | None, values: Object | None) -> Object:
-        """Create (without a key), update, or delete (without values) a rule, in its own row and in the policy's."""
-        with self.db.read() as connection:
-            policy = POLICIES.get(connection, policy_id)
-            rules = {rule["id"]: rule for rule in policy["rules"]}
-            before = {} if key is None else _of_type(rules, key, self._type)
-            rule = {"id": key or new_id(), **before, **(values or {}), "qos_policy_id": policy_id, "type": self._type}
-            if values is not None:
-                check_rule(policy_id, policy["rules"], rule)
-                check_ports(connection, self._support, policy_id, [rule])
-            if self._type in PLACED:
-                check_not_placed(connection, policy_id)
-        rules.pop(rule["id"], None) if values is None else rules.update({rule["id"]: rule})
-        with self.db.transaction() as tx:
-            update_row(tx, qos_policies, policy, {"rules": list(rules.values())})
-            if values is None:
-                tx.write(sa.delete(qos_rules).where(qos_rules.c.id == key))
-            elif key is None:
-                tx.insert(qos_rules, [as_row(qos_rules, rule)])
-            else:
-                tx.write(sa.update(qos_rules).where(qos_rules.c.id == key).values(as_row(qos_rules, rule)))
-        return {name: value for name, value in rule.items() if name not in _IN_POLICY_ALONE}
+    def also_write(self, tx: Transaction, parent: Object, before: Object | None, after: Object | None) -> None:
+        rules = {rule["id"]: rule for rule in parent["rules"]}
+        if before is not None:
+            rules.pop(before["id"], None)
+        if after is not None:
+            rules[after["id"]] = {**after, "qos_policy_id": parent["id"]}
+        update_row(tx, qos_policies, parent, {"rules": list(rules.values())})
 
     # --- by the rule's id alone -----------------------------------------------------------------------------------
 
@@ -108,13 +75,6 @@ class Rules(ChildCollection):
         if found is None:
             raise QosRuleNotFound(id=key)
         return str(found)
-
-
-def _of_type(rules: Object, key: str, type_: str) -> Object:
-    if key not in rules or rules[key]["type"] != type_:
-        raise QosRuleNotFound(id=key)
-    found: Object = rules[key]
-    return found
 
 
 class RuleAliases:

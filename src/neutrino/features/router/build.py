@@ -195,7 +195,7 @@ def build(services: Services) -> RouterPlugin:
         (FLOATINGIP_POOL, FloatingIpPools(db)),
         (PORT_FORWARDING, PortForwardings(db, quotas, conf.max_shifted_port_forwarding_range)),
         (CONNTRACK_HELPER, ConntrackHelpers(db, _helpers(conf.allowed_conntrack_helpers))),
-        (NDP_PROXY, ndp_proxies.NdpProxies(db)),
+        (NDP_PROXY, ndp_proxies.NdpProxies(db, ndp_proxies.VIEW)),
     )
     topology = AutoTopology(db, core, routers, interfaces)
     agents = RouterAgents(db, agent_view(services.registry), l3.scheduler, services.notify)

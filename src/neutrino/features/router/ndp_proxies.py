@@ -23,11 +23,10 @@ from neutrino.features.router.routers.router_ports import read_ports
 from neutrino.features.router.tables import ndp_proxies, routers
 from neutrino.model.objects import Object, Values
 from neutrino.server import errors
-from neutrino.server.collection import Collection, one_by_one
+from neutrino.server.collection import OneByOneCollection
 from neutrino.server.context import Context
-from neutrino.server.db.objects import as_row, exists, fresh, update_row
+from neutrino.server.db.objects import exists, fresh, update_row
 from neutrino.server.db.reads import Lookup, read, scalars
-from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
 from neutrino.server.ml2.ports.uses import Write
@@ -39,32 +38,19 @@ _ROUTERS_OF_PORT = Lookup(
 )
 
 
-class NdpProxies(Collection):
-    def __init__(self, db: Database) -> None:
-        super().__init__(db, VIEW)
+class NdpProxies(OneByOneCollection):
+    def new(self, context: Context, values: Object) -> Object:
+        return fresh(values)
 
-    def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
-        return one_by_one(
-            items, lambda values: self.create(context, values), lambda key: self.delete(context, key, None)
-        )
+    def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
+        for proxy in objects:
+            proxy["router"], proxy["ip_address"] = _decide(connection, context, proxy)
 
-    @retried
-    def create(self, context: Context, values: Object) -> Object:
-        with self.db.read() as connection:
-            router, address = _decide(connection, context, values)
-        proxy = fresh({**values, "ip_address": address})
-        with self.db.transaction() as tx:
-            update_row(tx, routers, router, {})
-            tx.insert(ndp_proxies, [as_row(ndp_proxies, proxy)])
-        return proxy
-
-    @retried
-    def delete(self, context: Context, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            before = VIEW.get(connection, key, revision=revision)
-        with self.db.transaction() as tx:
-            tx.change(sa.delete(ndp_proxies).where(ndp_proxies.c.id == key))
-            tx.record("router", before["router_id"])
+    def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        if after is None:
+            tx.record("router", (before or {})["router_id"])
+        elif before is None:
+            update_row(tx, routers, after["router"], {})
 
 
 def port_changes(connection: Connection, context: Context, before: Object | None, after: Object | None) -> Write | None:

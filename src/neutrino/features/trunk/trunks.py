@@ -24,10 +24,10 @@ from neutrino.features.trunk.views import TRUNK_OF_PORT, TRUNKS, subports_of
 from neutrino.model.objects import Object
 from neutrino.server.access import sharing
 from neutrino.server.api.cascade import Permit, Removed
-from neutrino.server.collection import Listing
+from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, fresh, update_row
+from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.reads import read
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
@@ -39,7 +39,9 @@ from neutrino.server.quota.quotas import Quotas
 KIND, REMOVE = "trunk", "remove_subports"
 
 
-class Trunks(Listing):
+class Trunks(Collection):
+    needed = ("generation",)
+
     def __init__(
         self,
         db: Database,
@@ -49,17 +51,14 @@ class Trunks(Listing):
         subport_bindings: followers.Followers,
         allows: checks.Allows,
     ) -> None:
-        super().__init__(db, TRUNKS)
-        self._quotas = quotas
+        super().__init__(db, TRUNKS, quotas)
+        self._limits = quotas.limits
         self._operations = operations
         self._ports = ports
         self._allows = allows
         self._followers = subport_bindings
 
     # --- the trunk ------------------------------------------------------------------------------------------------
-
-    def create(self, context: Context, values: Object) -> Object:
-        return self.create_several(context, [values])[0]
 
     @retried
     def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
@@ -76,7 +75,7 @@ class Trunks(Listing):
             _refuse_repeated(made)
             members = [ports[one["port_id"]] for trunk in made for one in trunk["sub_ports"]]
             moved = self._followers.bound(connection, members, "", "")  # the parent is not bound
-            limits = self._quotas.limits(connection, KIND, made)
+            limits = self._limits(connection, KIND, made)
         with self._operations.write([], moved) as tx:
             for trunk in made:
                 followers.new_trunk(tx, ports[trunk["port_id"]])
@@ -87,17 +86,9 @@ class Trunks(Listing):
         return made
 
     @retried
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        with self.db.read() as connection:
-            before = self._get(connection, key, revision)
-        with self.db.transaction() as tx:
-            stamp = update_row(tx, trunks, before, values)
-        return _shown({**before, **values, **stamp})
-
-    @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:
         with self.db.read() as connection:
-            before = self._get(connection, key, revision)
+            before = self.load(connection, context, key, revision)
             _check_managed(before)
             if self._ports.view.get(connection, before["port_id"])["binding:host_id"]:
                 raise TrunkInUse(trunk_id=key)
@@ -112,7 +103,7 @@ class Trunks(Listing):
     def add_subports(self, context: Context, key: str, body: object) -> Object:
         asked = checks.asked_subports(body)
         with self.db.read() as connection:
-            before = self._get(connection, key)
+            before = self.load(connection, context, key, None)
             parent = self._ports.view.get(connection, before["port_id"])
             ports = checks.visible_ports(connection, context, self._ports.view, [one["port_id"] for one in asked])
             checks.check_inherited(connection, context, self._allows, ports, asked)
@@ -136,7 +127,7 @@ class Trunks(Listing):
     def remove_subports(self, context: Context, key: str, body: object) -> Object:
         asked = checks.asked_subports(body)
         with self.db.read() as connection:
-            before = self._get(connection, key)
+            before = self.load(connection, context, key, None)
             _check_managed(before)
             members = {one["port_id"] for one in before["sub_ports"]}
             gone = [one["port_id"] for one in asked]
@@ -217,18 +208,14 @@ class Trunks(Listing):
 
     def _get_again(self, connection: Connection, key: str) -> Object:
         try:
-            return self._get(connection, key)
+            return TRUNKS.get(connection, key, more=self._more)
         except TrunkNotFound:  # deleted since its id was read
             raise Stale from None
-
-    def _get(self, connection: Connection, key: str, revision: int | None = None) -> Object:
-        found = TRUNKS.get(connection, key, revision=revision, more=("generation",))
-        return {**found, "sub_ports": subports_of(connection, [key])[key]}
 
     def _after(self, key: str) -> Object:
         """The trunk as it is now: binding its subports has changed its status."""
         with self.db.read() as connection:
-            return _shown(self._get(connection, key))
+            return TRUNKS.get(connection, key, more=("sub_ports",))
 
 
 def _row(trunk_id: str, subport: Object) -> Object:

@@ -47,6 +47,15 @@ def unshare_with_all(tx: Transaction, kind: str, object_id: str, action: str = S
     _delete(tx, c.object_type == kind, c.object_id == object_id, c.action == action, c.target_project == EVERYONE)
 
 
+def write_shared(tx: Transaction, kind: str, before: Values | None, after: Values) -> None:
+    """Share a new object with all, or unshare it, as the attribute `shared` says."""
+    was_shared = before is not None and before["shared"]
+    if after["shared"] and not was_shared:
+        share_with_all(tx, kind, after["id"], after["project_id"])
+    elif was_shared and not after["shared"]:
+        unshare_with_all(tx, kind, after["id"])
+
+
 def delete_object(tx: Transaction, table: sa.Table, before: Values) -> None:
     """Delete an object, if it has not changed since `before` was read, with its policies and tags."""
     delete_row(tx, table, before)

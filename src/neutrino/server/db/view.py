@@ -85,6 +85,7 @@ class View:
     `renamed` maps API names to columns, `computed` adds expressions, `hidden` attributes are read only when asked for.
     `scope` is the condition under which the viewer's project (PROJECT) may see a row. `listed` is the same condition for
     lists, as ids that are looked up by their indexes first: an OR over all rows would read the rows of all projects.
+    Other rows of the table than those of `only` do not exist for the view.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class View:
         filters: Mapping[str, FilterRule] | None = None,
         scope: Condition | None = None,
         listed: Condition | None = None,
+        only: Condition | None = None,
         key: str = "id",
         hidden: Iterable[str] = (),
         not_found: type[errors.ApiError] = errors.NotFound,
@@ -116,6 +118,7 @@ class View:
         self.json = frozenset(name for name, column in fields.items() if isinstance(column.type, sa.Text))
         self.filters = dict(filters or {})
         self.scope = scope if scope is not None else table.c.project_id == PROJECT
+        self._only = () if only is None else (only,)
         self.listed = listed if listed is not None else self.scope
         self.names = self.stored = tuple(name for name in fields if name not in set(hidden))
         self.added: Mapping[str, Added] = {}
@@ -290,7 +293,7 @@ class View:
         names = tuple(dict.fromkeys([*(name for name in wanted if name in self.fields), *needed]))
         columns: list[Expression] = [self.fields[name].label(f"c{i}") for i, name in enumerate(names)]
         # A list of objects without any field still has its length.
-        statement = sa.select(*(columns or [sa.literal(1)])).select_from(self.table).where(*conditions)
+        statement = sa.select(*(columns or [sa.literal(1)])).select_from(self.table).where(*self._only, *conditions)
         return _Prepared(statement, names, tuple(i for i, name in enumerate(names) if name in self.json))
 
     def _complete(self, connection: Connection, rows: list[Object], wanted: Sequence[str]) -> list[Object]:

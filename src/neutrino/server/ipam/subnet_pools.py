@@ -411,5 +411,5 @@ class AddressScopes(Collection):
             raise errors.AddressScopeInUse(id=before["id"])
 
     def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
-        if after is not None and after["shared"] and not (before and before["shared"]):
-            sharing.share_with_all(tx, "address_scope", after["id"], after["project_id"])
+        if after is not None:
+            sharing.write_shared(tx, "address_scope", before, after)

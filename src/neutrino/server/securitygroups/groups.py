@@ -12,7 +12,7 @@ from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURIT
 from neutrino.server.collection import Collection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, exists, fresh, update_row
+from neutrino.server.db.objects import as_row, exists, fresh
 from neutrino.server.db.reads import Lookup, read, scalar
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
@@ -109,18 +109,10 @@ class SecurityGroups(Collection):
         with self.db.transaction() as tx:
             return [_insert_group(tx, group, templates, *limits) for group in groups]
 
-    @retried
-    def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        with self.db.read() as connection:
-            before = self.load(connection, context, key, revision)
+    def changed(self, context: Context, before: Object, values: Object) -> Object:
         if before["is_default"] and "name" in values:
             raise errors.SecurityGroupCannotUpdateDefault()
-        with self.db.transaction() as tx:
-            stamp = update_row(tx, t.security_groups, before, values)
-            # Checked after the update: a port that gets the group at the same time saw its old value.
-            if values.get("stateful", before["stateful"]) != before["stateful"]:
-                _refuse_if_in_use(tx.connection, key)
-        return {**before, **values, **stamp}
+        return {**before, **values}
 
     def check_delete(self, connection: Connection, context: Context, before: Object) -> None:
         _refuse_if_in_use(connection, before["id"])
@@ -128,7 +120,13 @@ class SecurityGroups(Collection):
             raise errors.SecurityGroupCannotRemoveDefault()
 
     def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
-        if before is not None and after is None:
+        if before is None:
+            return
+        if after is not None:
+            # Checked after the update: a port that gets the group at the same time saw its old value.
+            if after["stateful"] != before["stateful"]:
+                _refuse_if_in_use(tx.connection, before["id"])
+        else:
             rules.remove_rules_touching(tx, before["id"])
             tx.write(_UNUSE, {"key": before["id"]})
             for hook in self.delete_hooks:

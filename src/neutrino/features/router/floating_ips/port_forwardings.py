@@ -20,28 +20,18 @@ from neutrino.features.router.floating_ips.floating_ips import bump_routers, rev
 from neutrino.features.router.tables import floatingips, port_forwardings
 from neutrino.model.objects import Object, Values
 from neutrino.server import errors
-from neutrino.server.collection import ChildCollection
+from neutrino.server.collection import ChildCollection, child_view
 from neutrino.server.context import Context
-from neutrino.server.db.objects import as_row, new_id, update_row
-from neutrino.server.db.session import Database, retried
-from neutrino.server.db.transaction import UNLIMITED
-from neutrino.server.db.view import View
+from neutrino.server.db.objects import update_row
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import UNLIMITED, Transaction
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.quota.quotas import Quotas
 
 QUOTA = "port_forwarding"
 RANGES = (("external_port", "external_port_range"), ("internal_port", "internal_port_range"))
 SHOWN_IN_FLOATING_IP = ("id", "internal_ip_address", "protocol", "internal_port", "external_port", "internal_port_id")
-VIEW = View(
-    port_forwardings,
-    computed={
-        "ext_parent:project_id": sa.select(floatingips.c.project_id)
-        .where(floatingips.c.id == port_forwardings.c.floatingip_id)
-        .scalar_subquery()
-    },
-    scope=sa.true(),
-    hidden=("ext_parent:project_id", "floatingip_id"),
-)
+VIEW = child_view(port_forwardings.c.floatingip_id, floatingips, PortForwardingNotFound)
 
 
 def refuse(message: str) -> errors.BadRequest:
@@ -55,54 +45,39 @@ class PortForwardings(ChildCollection):
         self._quotas = quotas
         self._max_shifted = max_shifted
 
-    def create(self, context: Context, floatingip_id: str, values: Object) -> Object:
-        return self._put(context, floatingip_id, None, values)
-
-    def update(self, context: Context, floatingip_id: str, key: str, values: Object, revision: int | None) -> Object:
-        return self._put(context, floatingip_id, key, values)
-
-    @retried
-    def _put(self, context: Context, floatingip_id: str, key: str | None, values: Object) -> Object:
-        """Create (without a key) or update a forwarding, in its own row and in the floating IP's."""
+    def changed(self, before: Object | None, values: Object) -> Object:
         given = {name: value for name, value in values.items() if name != "project_id"}
-        with self.db.read() as connection:
-            floating_ip = floating_ips.VIEW.get(connection, floatingip_id)
-            before = {"id": new_id()} if key is None else _load(connection, floatingip_id, key)
-            new = _with_ranges({**before, **given}, given)
-            self._check(connection, floating_ip, new, other_port="internal_port_id" in given)
-            router = _router_of(connection, context, floating_ip, new)
-            project_id = floating_ip["project_id"]
-            limit = self._quotas.limit(connection, QUOTA, project_id) if key is None else UNLIMITED
-        row = as_row(port_forwardings, {**new, "floatingip_id": floatingip_id})
-        with self.db.transaction() as tx:
-            if key is None:
-                tx.insert(port_forwardings, [row])
-                tx.use(QUOTA, project_id, 1, limit)
-            else:  # Stale: deleted meanwhile, as together with its port. The next attempt answers 404.
-                tx.change(sa.update(port_forwardings).where(port_forwardings.c.id == key).values(row))
-            tx.log(port_forwardings, {"id": new["id"], "project_id": project_id})
-            listed = {one["id"]: one for one in floating_ip["port_forwardings"]}
-            listed[new["id"]] = _in_floating_ip(new)
-            after = {"port_forwardings": list(listed.values()), "router_id": router.id}
-            update_row(tx, floatingips, floating_ip, after)
-            # Only the first forwarding makes it a floating IP of the router: that is a change of the router.
-            is_first = floating_ip["router_id"] is None
-            bump_routers(tx, [(router.id, router.revision_number)], bump=1 if is_first else 0)
-        return new
+        return _with_ranges(super().changed(before, given), given)
 
-    @retried
-    def delete(self, context: Context, floatingip_id: str, key: str, revision: int | None) -> None:
-        with self.db.read() as connection:
-            floating_ip = floating_ips.VIEW.get(connection, floatingip_id)
-            _load(connection, floatingip_id, key)
-            routers = revision_of(connection, floating_ip["router_id"])
-        with self.db.transaction() as tx:
-            tx.write(sa.delete(port_forwardings).where(port_forwardings.c.id == key))
-            tx.log(port_forwardings, {"id": key, "project_id": floating_ip["project_id"]}, deleted=True)
-            left = [one for one in floating_ip["port_forwardings"] if one["id"] != key]
-            update_row(tx, floatingips, floating_ip, floating_ips.with_forwardings(floating_ip, left))
-            bump_routers(tx, routers, bump=0)  # logged for the hosts, though no change of the router itself
-            tx.use(QUOTA, floating_ip["project_id"], -1)
+    def check(
+        self, connection: Connection, context: Context, parent: Object, before: Object | None, after: Object | None
+    ) -> None:
+        if after is None:
+            parent["router"] = revision_of(connection, parent["router_id"])
+            return
+        other_port = before is None or before["internal_port_id"] != after["internal_port_id"]
+        self._check(connection, parent, after, other_port=other_port)
+        router = _router_of(connection, context, parent, after)
+        parent["router"] = ((router.id, router.revision_number),)
+        parent["limit"] = self._quotas.limit(connection, QUOTA, parent["project_id"]) if before is None else UNLIMITED
+
+    def also_write(self, tx: Transaction, parent: Object, before: Object | None, after: Object | None) -> None:
+        key, project_id = (after or before or {})["id"], parent["project_id"]
+        listed = {one["id"]: one for one in parent["port_forwardings"]}
+        tx.log(port_forwardings, {"id": key, "project_id": project_id}, deleted=after is None)
+        if after is None:
+            listed.pop(key, None)
+            tx.use(QUOTA, project_id, -1)
+            update_row(tx, floatingips, parent, floating_ips.with_forwardings(parent, list(listed.values())))
+        else:
+            listed[key] = _in_floating_ip(after)
+            values = {"port_forwardings": list(listed.values()), "router_id": parent["router"][0][0]}
+            update_row(tx, floatingips, parent, values)
+        if before is None:
+            tx.use(QUOTA, project_id, 1, parent["limit"])
+        # Only the first forwarding makes it a floating IP of the router: that is a change of the router. The others are
+        # logged for the hosts.
+        bump_routers(tx, parent["router"], bump=1 if parent["router_id"] is None else 0)
 
     def _check(self, connection: Connection, floating_ip: Object, new: Object, *, other_port: bool) -> None:
         _check_ranges(new, self._max_shifted)
@@ -198,13 +173,6 @@ def _check_no_floating_ip(connection: Connection, new: Object) -> None:
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
-
-
-def _load(connection: Connection, floatingip_id: str, key: str) -> Object:
-    forwarding = VIEW.show(connection, key, project="", everyone=True, fields=(*VIEW.names, "floatingip_id"))
-    if forwarding is None or forwarding.pop("floatingip_id") != floatingip_id:
-        raise PortForwardingNotFound(id=key)
-    return forwarding
 
 
 def _in_floating_ip(forwarding: Values) -> Object:
