@@ -4,8 +4,6 @@
 Names, statuses and some sentences are those of Neutron, because clients match on them.
 """
 
-# ruff: noqa: E701, E702
-
 
 class ApiError(Exception):
     """An error with its HTTP status. It is raised with the fields of its `template` as keywords, or with a message."""

@@ -3,41 +3,23 @@
 from neutrino.server.errors import ApiError, Conflict, Forbidden, InUse, NotFound
 
 
-class QosPolicyNotFound(NotFound):
-    template = "There is no QoS policy {id}."
-
-
-class QosRuleNotFound(NotFound):
-    template = "There is no QoS rule {id}."
-
-
-class QosPolicyInUse(InUse):
-    template = "QoS policy {policy_id} is used by {object_type} {object_id}."
-
-
-class QoSPolicyDefaultAlreadyExists(Conflict):
-    template = "Project {project_id} has a default QoS policy already."
-
-
+# A class per line, as in `server/errors.py`.
+# fmt: off
+class QosPolicyNotFound(NotFound): template = "There is no QoS policy {id}."
+class QosRuleNotFound(NotFound): template = "There is no QoS rule {id}."
+class QosPolicyInUse(InUse): template = "QoS policy {policy_id} is used by {object_type} {object_id}."
+class QoSPolicyDefaultAlreadyExists(Conflict): template = "Project {project_id} has a default QoS policy already."
 class QoSRulesConflict(Conflict):
     template = "QoS policy {policy_id} already has a rule of type {new_rule_type} for this direction: {rule_id}."
-
-
 class QoSRuleParameterConflict(Conflict):
     template = (
         "{rule_value} contradicts the {existing_rule} rule of QoS policy {policy_id}, which has {existing_value}."
     )
-
-
-class QosRuleNotSupported(Conflict):
-    template = "QoS rules of type {rule_type} are not supported by port {port_id}."
-
-
+class QosRuleNotSupported(Conflict): template = "QoS rules of type {rule_type} are not supported by port {port_id}."
 class PolicyRemoveAuthorizationError(Forbidden):
     template = "QoS policy {policy_id} was set by an administrator: this project cannot remove it."
-
-
 class QosRuleTrackedInPlacement(ApiError):
     status = 501
     type = "NotImplementedError"  # as in Neutron
     template = "Placement has allocated the minimum of QoS policy {policy_id} for port {port_id}: it cannot be changed."
+# fmt: on

@@ -1,12 +1,6 @@
 """Routers with their conntrack helpers, floating IPs with their port forwardings, floating IP pools, and NDP proxies."""
 
-from neutrino.features.router.errors import (
-    ConntrackHelperNotFound,
-    FloatingIPNotFound,
-    NDPProxyNotFound,
-    PortForwardingNotFound,
-    RouterNotFound,
-)
+from neutrino.features.router import errors
 from neutrino.model.objects import Object
 from neutrino.server.api import types as t
 from neutrino.server.api.definition import REQUIRED, ActionEvent, Attribute, Resource, creatable, writable
@@ -95,7 +89,7 @@ ROUTER = Resource(
     name="router",
     quota=True,
     tagged=True,
-    not_found=RouterNotFound,
+    not_found=errors.RouterNotFound,
     actions=(
         *_INTERFACE_ACTIONS,
         "add_extraroutes",
@@ -150,7 +144,7 @@ CONNTRACK_HELPER = Resource(
     name="conntrack_helper",
     path="conntrack_helpers",
     parent=ROUTER,
-    not_found=ConntrackHelperNotFound,
+    not_found=errors.ConntrackHelperNotFound,
     attributes=(
         *CHILD_IDENTITY,
         writable("protocol", PROTOCOL, default=REQUIRED, searchable=True, filter_as=PROTOCOL_WORDS),
@@ -163,7 +157,7 @@ FLOATINGIP = Resource(
     name="floatingip",
     quota=True,
     tagged=True,
-    not_found=FloatingIPNotFound,
+    not_found=errors.FloatingIPNotFound,
     attributes=(
         ID,
         PROJECT,
@@ -188,7 +182,7 @@ PORT_FORWARDING = Resource(
     name="port_forwarding",
     path="port_forwardings",
     parent=FLOATINGIP,
-    not_found=PortForwardingNotFound,
+    not_found=errors.PortForwardingNotFound,
     attributes=(
         *CHILD_IDENTITY,
         writable("external_port", t.Nullable(_PORT), default=None, searchable=True),
@@ -220,7 +214,7 @@ NDP_PROXY = Resource(
     name="ndp_proxy",
     collection="ndp_proxies",
     path="ndp_proxies",
-    not_found=NDPProxyNotFound,
+    not_found=errors.NDPProxyNotFound,
     attributes=(
         *IDENTITY,
         creatable("router_id", t.Uuid(), default=REQUIRED, searchable=True),

@@ -6,18 +6,7 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.features.trunk import checks, followers
-from neutrino.features.trunk.errors import (
-    ParentPortInUse,
-    PortInUseAsSubPort,
-    PortInUseAsTrunkParent,
-    SubPortNotFound,
-    TrunkDisabled,
-    TrunkInErrorState,
-    TrunkInUse,
-    TrunkNotFound,
-    TrunkPortInUse,
-)
+from neutrino.features.trunk import checks, errors, followers
 from neutrino.features.trunk.resources import DOWN, ERROR, TRUNK
 from neutrino.features.trunk.tables import trunk_subports, trunks
 from neutrino.features.trunk.views import TRUNK_OF_PORT, TRUNKS, subports_of
@@ -91,7 +80,7 @@ class Trunks(Collection):
             before = self.load(connection, context, key, revision)
             _check_managed(before)
             if self._ports.view.get(connection, before["port_id"])["binding:host_id"]:
-                raise TrunkInUse(trunk_id=key)
+                raise errors.TrunkInUse(trunk_id=key)
             released = self._followers.released(connection, [one["port_id"] for one in before["sub_ports"]])
         with self._operations.write([], released) as tx:
             followers.claim(tx, key, before["generation"])
@@ -110,7 +99,7 @@ class Trunks(Collection):
             added = checks.check_subports(connection, parent, ports, asked)
             _check_managed(before)
             if before["status"] == ERROR:
-                raise TrunkInErrorState(trunk_id=key)
+                raise errors.TrunkInErrorState(trunk_id=key)
             together = [*before["sub_ports"], *added]
             checks.check_unique(key, together)
             new, host = [ports[one["port_id"]] for one in added], parent["binding:host_id"]
@@ -133,7 +122,7 @@ class Trunks(Collection):
             gone = [one["port_id"] for one in asked]
             for port_id in gone:
                 if port_id not in members:
-                    raise SubPortNotFound(port_id=port_id, trunk_id=key)
+                    raise errors.SubPortNotFound(port_id=port_id, trunk_id=key)
             released = self._followers.released(connection, gone)
         with self._operations.write([], released) as tx:
             followers.claim(tx, key, before["generation"])
@@ -209,7 +198,7 @@ class Trunks(Collection):
     def _get_again(self, connection: Connection, key: str) -> Object:
         try:
             return TRUNKS.get(connection, key, more=self._more)
-        except TrunkNotFound:  # deleted since its id was read
+        except errors.TrunkNotFound:  # deleted since its id was read
             raise Stale from None
 
     def _after(self, key: str) -> Object:
@@ -228,7 +217,7 @@ def _shown(trunk: Object) -> Object:
 
 def _check_managed(trunk: Object) -> None:
     if not trunk["admin_state_up"]:
-        raise TrunkDisabled(trunk_id=trunk["id"])
+        raise errors.TrunkDisabled(trunk_id=trunk["id"])
 
 
 def _refuse_repeated(several: Iterable[Object]) -> None:
@@ -237,9 +226,9 @@ def _refuse_repeated(several: Iterable[Object]) -> None:
     for trunk in several:
         members = {one["port_id"] for one in trunk["sub_ports"]}
         if trunk["port_id"] in parents | subports:
-            raise ParentPortInUse(port_id=trunk["port_id"])
+            raise errors.ParentPortInUse(port_id=trunk["port_id"])
         if taken := sorted(members & (parents | subports)):
-            raise TrunkPortInUse(port_id=taken[0])
+            raise errors.TrunkPortInUse(port_id=taken[0])
         parents.add(trunk["port_id"])
         subports |= members
 
@@ -247,5 +236,5 @@ def _refuse_repeated(several: Iterable[Object]) -> None:
 def refuse_port_deletion(connection: Connection, port: Object) -> None:
     row = next(iter(read(connection, TRUNK_OF_PORT(port=port["id"]))), None)
     if row is not None:
-        error = PortInUseAsTrunkParent if row.is_parent else PortInUseAsSubPort
+        error = errors.PortInUseAsTrunkParent if row.is_parent else errors.PortInUseAsSubPort
         raise error(port_id=port["id"], trunk_id=row.trunk_id)

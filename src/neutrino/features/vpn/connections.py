@@ -6,15 +6,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.features.vpn import checks
-from neutrino.features.vpn.errors import (
-    ExternalNetworkHasNoSubnet,
-    MixedIPVersionsForIPSecConnection,
-    MixedIPVersionsForIPSecEndpoints,
-    MixedIPVersionsForPeerCidrs,
-    SubnetIsNotConnectedToRouter,
-    WrongEndpointGroupType,
-)
+from neutrino.features.vpn import checks, errors
 from neutrino.features.vpn.peer_names import PeerNames
 from neutrino.features.vpn.resources import CIDR, SUBNET
 from neutrino.features.vpn.services import (
@@ -124,11 +116,11 @@ def _check(connection: Connection, context: Context, after: Object) -> None:
     if service["subnet_id"] is not None:
         local, peer = ip_versions(connection, [service["subnet_id"]]), after["peer_cidrs"]
         if len(checks.versions(peer)) > 1:
-            raise MixedIPVersionsForPeerCidrs()
+            raise errors.MixedIPVersionsForPeerCidrs()
     else:
         local, peer = _endpoints(connection, context, after, service)
     if set(local.values()) != checks.versions(peer):
-        raise MixedIPVersionsForIPSecConnection()
+        raise errors.MixedIPVersionsForIPSecConnection()
     checks.check_pairs(ike["ike_version"], len(local), len(peer))
     checks.check_dpd(after["dpd"])
     checks.check_mtu(after["mtu"], next(iter(local.values())))
@@ -164,15 +156,15 @@ def _endpoints(
     for side, expected in (("local", SUBNET), ("peer", CIDR)):
         group = ENDPOINT_GROUPS.get_visible(connection, context, after[f"{side}_ep_group_id"])
         if group["type"] != expected:
-            raise WrongEndpointGroupType(which=group["id"], group_type=group["type"], expected=expected)
+            raise errors.WrongEndpointGroupType(which=group["id"], group_type=group["type"], expected=expected)
         groups[side] = group
     subnets, cidrs = ip_versions(connection, groups["local"]["endpoints"]), groups["peer"]["endpoints"]
     for subnet in subnets:
         if not is_connected(connection, service["router_id"], subnet):
-            raise SubnetIsNotConnectedToRouter(subnet_id=subnet, router_id=service["router_id"])
+            raise errors.SubnetIsNotConnectedToRouter(subnet_id=subnet, router_id=service["router_id"])
     for side, versions in (("local", set(subnets.values())), ("peer", checks.versions(cidrs))):
         if len(versions) > 1:
-            raise MixedIPVersionsForIPSecEndpoints(group=groups[side]["id"])
+            raise errors.MixedIPVersionsForIPSecEndpoints(group=groups[side]["id"])
     return subnets, cidrs
 
 
@@ -180,4 +172,4 @@ def _check_reachable(connection: Object, service: Object) -> None:
     """The gateway needs an address of the peer's IP version."""
     version = types.ip(connection["peer_address"]).version
     if service[f"external_v{version}_ip"] is None:
-        raise ExternalNetworkHasNoSubnet(router_id=service["router_id"], ip_version=f"IPv{version}")
+        raise errors.ExternalNetworkHasNoSubnet(router_id=service["router_id"], ip_version=f"IPv{version}")

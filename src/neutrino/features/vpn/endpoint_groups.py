@@ -5,12 +5,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.features.vpn.errors import (
-    EndpointGroupInUse,
-    InvalidEndpointInEndpointGroup,
-    MissingEndpointForEndpointGroup,
-    NonExistingSubnetInEndpointGroup,
-)
+from neutrino.features.vpn import errors
 from neutrino.features.vpn.resources import CIDR, SUBNET, parse_cidr
 from neutrino.features.vpn.tables import ipsec_site_connections, vpn_endpoint_subnets
 from neutrino.model.objects import Object
@@ -26,7 +21,7 @@ class EndpointGroups(Collection):
     def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
         for group in objects:
             if not group["endpoints"]:
-                raise MissingEndpointForEndpointGroup(group=group["name"] or group["type"])
+                raise errors.MissingEndpointForEndpointGroup(group=group["name"] or group["type"])
             _check_unique(group)
             for endpoint in group["endpoints"]:
                 if group["type"] == CIDR:
@@ -38,7 +33,7 @@ class EndpointGroups(Collection):
         local, peer = ipsec_site_connections.c.local_ep_group_id, ipsec_site_connections.c.peer_ep_group_id
         used = sa.or_(local == before["id"], peer == before["id"])
         if exists(connection, used):
-            raise EndpointGroupInUse(id=before["id"])
+            raise errors.EndpointGroupInUse(id=before["id"])
 
     def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
         if after is not None and before is None and after["type"] == SUBNET:
@@ -50,7 +45,7 @@ def _check_unique(group: Object) -> None:
     seen = set()
     for endpoint in group["endpoints"]:
         if endpoint in seen:
-            raise InvalidEndpointInEndpointGroup(
+            raise errors.InvalidEndpointInEndpointGroup(
                 endpoint=endpoint, group_type=group["type"], why="endpoints have to be unique"
             )
         seen.add(endpoint)
@@ -60,11 +55,13 @@ def _check_cidr(endpoint: str) -> None:
     try:
         parse_cidr(endpoint)
     except types.Invalid:
-        raise InvalidEndpointInEndpointGroup(endpoint=endpoint, group_type=CIDR, why="it is not a valid CIDR") from None
+        raise errors.InvalidEndpointInEndpointGroup(
+            endpoint=endpoint, group_type=CIDR, why="it is not a valid CIDR"
+        ) from None
 
 
 def _check_subnet(connection: Connection, context: Context, endpoint: str) -> None:
     if not types.is_uuid(endpoint):
-        raise InvalidEndpointInEndpointGroup(endpoint=endpoint, group_type=SUBNET, why="it is not a UUID")
+        raise errors.InvalidEndpointInEndpointGroup(endpoint=endpoint, group_type=SUBNET, why="it is not a UUID")
     if SUBNETS.load(connection, endpoint, context.project_id, everyone=context.is_admin) is None:
-        raise NonExistingSubnetInEndpointGroup(subnet=endpoint)
+        raise errors.NonExistingSubnetInEndpointGroup(subnet=endpoint)

@@ -5,13 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from neutrino.features.router.tables import routers
-from neutrino.features.vpn.errors import (
-    IKEPolicyNotFound,
-    IPsecPolicyNotFound,
-    IPsecSiteConnectionNotFound,
-    VPNEndpointGroupNotFound,
-    VPNServiceNotFound,
-)
+from neutrino.features.vpn import errors
 from neutrino.features.vpn.tables import (
     ikepolicies,
     ipsec_site_connections,
@@ -40,13 +34,13 @@ def gateway_address(ip_version: int) -> sa.ScalarSelect[Any]:
     )
 
 
-IKE_POLICIES = View(ikepolicies, hidden=_HIDDEN, not_found=IKEPolicyNotFound)
-IPSEC_POLICIES = View(ipsecpolicies, hidden=_HIDDEN, not_found=IPsecPolicyNotFound)
-ENDPOINT_GROUPS = View(vpn_endpoint_groups, hidden=_HIDDEN, not_found=VPNEndpointGroupNotFound)
+IKE_POLICIES = View(ikepolicies, hidden=_HIDDEN, not_found=errors.IKEPolicyNotFound)
+IPSEC_POLICIES = View(ipsecpolicies, hidden=_HIDDEN, not_found=errors.IPsecPolicyNotFound)
+ENDPOINT_GROUPS = View(vpn_endpoint_groups, hidden=_HIDDEN, not_found=errors.VPNEndpointGroupNotFound)
 SERVICES = View(
     vpnservices,
     computed={"external_v4_ip": gateway_address(4), "external_v6_ip": gateway_address(6)},
     hidden=_HIDDEN,
-    not_found=VPNServiceNotFound,
+    not_found=errors.VPNServiceNotFound,
 )
-CONNECTIONS = View(ipsec_site_connections, hidden=_HIDDEN, not_found=IPsecSiteConnectionNotFound)
+CONNECTIONS = View(ipsec_site_connections, hidden=_HIDDEN, not_found=errors.IPsecSiteConnectionNotFound)

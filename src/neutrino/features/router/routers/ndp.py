@@ -9,12 +9,7 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.features.router.errors import (
-    RouterGatewayInUseByNDPProxy,
-    RouterGatewayNotValid,
-    RouterInterfaceInUseByNDPProxy,
-    RouterIPv6GatewayInUse,
-)
+from neutrino.features.router import errors
 from neutrino.features.router.tables import ndp_proxies
 from neutrino.model.objects import Values
 from neutrino.server.db import tables as t
@@ -29,7 +24,7 @@ def is_enabled_on_create(
     """Whether a new router with a gateway on this network has it enabled; a request that cannot be met is refused."""
     if network_id is None:
         if requested:
-            raise RouterGatewayNotValid(router_id=router_id, reason="the request has no external_gateway_info")
+            raise errors.RouterGatewayNotValid(router_id=router_id, reason="the request has no external_gateway_info")
         return False
     if requested is False or not (requested or default):
         return False
@@ -39,7 +34,7 @@ def is_enabled_on_create(
             f"The external network {network_id} don't support IPv6 ndp proxy, the network has no IPv6 subnets or has "
             "no IPv6 address scope"
         )
-        raise RouterGatewayNotValid(router_id=router_id, reason=reason)
+        raise errors.RouterGatewayNotValid(router_id=router_id, reason=reason)
     return supported
 
 
@@ -59,20 +54,20 @@ def is_enabled_on_update(
     router_id, requested = before["id"], values.get("enable_ndp_proxy")
     old, new = before["gw_network_id"], after["gw_network_id"]
     if old not in (None, new) and exists(connection, ndp_proxies.c.router_id == router_id):
-        raise RouterGatewayInUseByNDPProxy(router_id=router_id)
+        raise errors.RouterGatewayInUseByNDPProxy(router_id=router_id)
     if new is None:
         if requested:
             reason = "The router's external gateway will be unset" if old is not None else _INVALID
-            raise RouterGatewayNotValid(router_id=router_id, reason=reason)
+            raise errors.RouterGatewayNotValid(router_id=router_id, reason=reason)
         return False
     if requested is None and old == new:
         if before["enable_ndp_proxy"] and not _has_ipv6(gateway_ips):
-            raise RouterIPv6GatewayInUse(router_id=router_id)
+            raise errors.RouterIPv6GatewayInUse(router_id=router_id)
         return bool(before["enable_ndp_proxy"])
     wanted = (before["enable_ndp_proxy"] or default) if requested is None else requested
     supported = bool(wanted) and _has_ipv6(gateway_ips) and _is_supported(connection, new)
     if requested and not supported:
-        raise RouterGatewayNotValid(router_id=router_id, reason=_INVALID)
+        raise errors.RouterGatewayNotValid(router_id=router_id, reason=_INVALID)
     return supported
 
 
@@ -84,7 +79,7 @@ def check_interface_unused(connection: Connection, router_id: str, subnet_id: st
         ndp_proxies.c.ip_address == t.ip_allocations.c.ip_address,
     )
     if exists(connection, *proxied, t.ip_allocations.c.subnet_id == subnet_id):
-        raise RouterInterfaceInUseByNDPProxy(router_id=router_id, subnet_id=subnet_id)
+        raise errors.RouterInterfaceInUseByNDPProxy(router_id=router_id, subnet_id=subnet_id)
 
 
 def ipv6_scope(connection: Connection, network_id: str) -> str | None:
