@@ -12,10 +12,10 @@ import msgspec
 from neutrino.feed.digests import text_of
 from neutrino.server.db.session import Database
 from neutrino.server.features import sources
-from neutrino.server.feed.readers import read_all
+from neutrino.server.feed.change_log import read_all
+from neutrino.server.feed.fanout import Item
 from neutrino.server.feed.records import PortRecord, Records
-from neutrino.server.feed.stores.members import MemberSet
-from neutrino.server.feed.stores.objects import Item
+from neutrino.server.feed.stores import MemberSet
 from qa.bench.lean_state import ENTRIES, MEMBERS, PEERS
 from tests.support.feed_scope import scope
 

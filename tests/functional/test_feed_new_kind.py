@@ -17,8 +17,8 @@ from neutrino.model.roles import L2
 from neutrino.model.state import Object
 from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.feed.declarations import Feed, Reference, assemble
+from neutrino.server.feed.fanout import ServedKind, SharedObjects
 from neutrino.server.feed.kinds import CORE
-from neutrino.server.feed.stores import ServedKind, SharedObjects
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api

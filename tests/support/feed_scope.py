@@ -16,7 +16,7 @@ from neutrino.model.dhcp import ROUTERS, is_metadata_network
 from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import GroupMembers, Network, Object, Port, SecurityGroup
 from neutrino.server.features import sources
-from neutrino.server.feed.readers import read_all
+from neutrino.server.feed.change_log import read_all
 from neutrino.server.feed.records import TUNNEL_TYPES, NetworkRecord, PortRecord, Records
 
 Key = tuple[str, str]  # kind, id

@@ -8,7 +8,7 @@ import pytest
 from neutrino.feed import messages as m
 from neutrino.feed.digests import text_of
 from neutrino.model.state import Forwarding, Host
-from neutrino.server.feed.stores.objects import Item
+from neutrino.server.feed.fanout import Item
 from qa.bench import frames
 from qa.bench import lean_state as s
 

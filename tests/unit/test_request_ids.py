@@ -17,9 +17,8 @@ from neutrino.feed.state import State
 from neutrino.logs import ContextRecord
 from neutrino.model.state import Network, Port
 from neutrino.server.features import sources
-from neutrino.server.feed.fanout import Fanout
+from neutrino.server.feed.fanout import Fanout, Item
 from neutrino.server.feed.records import NetworkRecord, PortRecord
-from neutrino.server.feed.stores.objects import Item
 
 
 class HostEnd:

@@ -22,7 +22,7 @@ from neutrino.server.config import configuration, database_url
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.errors import DatabaseNotWritable, DatabaseUnreachable
-from neutrino.server.feed.change_log import ChangeLog
+from neutrino.server.feed.change_log import ChangeLog, read_all
 from neutrino.server.feed.connections.credentials import Credentials
 
 if TYPE_CHECKING:
@@ -151,7 +151,6 @@ def _objects(db: Database, name: str, roles: Sequence[str]) -> str:
     """The objects in the host's scope, as JSON, for comparison with the host's cache."""
     from neutrino.server.features import sources
     from neutrino.server.feed.fanout import Fanout
-    from neutrino.server.feed.readers import read_all
 
     with db.read() as connection:
         records = read_all(connection, sources())

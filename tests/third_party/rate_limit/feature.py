@@ -14,8 +14,8 @@ from neutrino.server.db.tables.columns import History, integers, object_table, r
 from neutrino.server.db.view import View
 from neutrino.server.features import Feature
 from neutrino.server.feed.declarations import Feed, Reference
+from neutrino.server.feed.fanout import ServedKind, SharedObjects
 from neutrino.server.feed.readers.rows import Ids, build, read_rows, select
-from neutrino.server.feed.stores import ServedKind, SharedObjects
 from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.rules import ADMIN, ADMIN_OR_READER, crud
 from neutrino.server.services import ResourcePlugin, Services

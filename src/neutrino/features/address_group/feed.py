@@ -8,8 +8,8 @@ from sqlalchemy.engine import Connection
 from neutrino.features.address_group.tables import address_groups
 from neutrino.model.kinds import KINDS
 from neutrino.model.state import AddressGroup, SecurityGroup
-from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Feed, Reference
+from neutrino.server.feed.fanout import ServedKind, SharedObjects
 from neutrino.server.feed.readers.rows import Ids, build, read_rows, select
 
 _addresses = msgspec.json.Decoder(frozenset[str])
@@ -27,6 +27,6 @@ def _of_rules(group: SecurityGroup) -> Iterable[str]:
 
 _KIND = KINDS["address_group"]
 FEED = Feed(
-    kinds=(stores.ServedKind(_KIND, stores.SharedObjects, source="address_group", read=read_address_groups),),
+    kinds=(ServedKind(_KIND, SharedObjects, source="address_group", read=read_address_groups),),
     references=(Reference("address_group", "security_group", _of_rules),),
 )

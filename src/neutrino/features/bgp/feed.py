@@ -30,10 +30,9 @@ from neutrino.model.kinds import KINDS
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, read, scalars
 from neutrino.server.db.sql import NamedRow
-from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Affects, Changed, Feed, Part
+from neutrino.server.feed.fanout import HostObjects, ServedKind
 from neutrino.server.feed.readers.rows import Ids, grouped, read_ids, read_rows
-from neutrino.server.feed.stores import ServedKind
 
 SpeakerRecord = dict[str, BgpSpeaker]  # host → the speaker
 _GATEWAY_NETWORKS = (
@@ -134,7 +133,7 @@ def _bgp_peer(row: NamedRow) -> BgpPeer:
 
 
 FEED = Feed(
-    kinds=(ServedKind(KINDS["bgp_speaker"], stores.HostObjects, source="bgp_speaker", read=read_speakers),),
+    kinds=(ServedKind(KINDS["bgp_speaker"], HostObjects, source="bgp_speaker", read=read_speakers),),
     parts=(Part(of="router", defaults={"direct_prefixes": ()}, read=read_direct_prefixes),),
     affects=(
         Affects(records="bgp_speaker", named=("port", "agent"), affected=("router",), find=speakers_of),

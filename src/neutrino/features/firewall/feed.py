@@ -21,8 +21,8 @@ from neutrino.model.state import Port
 from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db.reads import RowsLookup
 from neutrino.server.db.sql import NamedRow
-from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Affects, Changed, Feed, Inner, Part, Reference
+from neutrino.server.feed.fanout import ServedKind, SharedObjects
 from neutrino.server.feed.readers.rows import Ids, build, grouped, read_ids, read_rows, select
 from neutrino.server.feed.reports.rules import DONE_OR_NOT, ReportedStatus
 
@@ -131,7 +131,7 @@ def _of_router(router: Router) -> Iterable[str]:
 
 _KIND = KINDS["firewall_group"]
 FEED = Feed(
-    kinds=(stores.ServedKind(_KIND, stores.SharedObjects, source="firewall_group", read=read_firewall_groups),),
+    kinds=(ServedKind(_KIND, SharedObjects, source="firewall_group", read=read_firewall_groups),),
     parts=(Part(of="port", defaults={"firewall_group_id": ""}, read=read_port_groups),),
     inner=(Inner(of="router", read=read_router_groups),),
     references=(

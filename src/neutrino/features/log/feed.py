@@ -10,10 +10,9 @@ from neutrino.model.kinds import KINDS
 from neutrino.model.packet_log import PacketLog
 from neutrino.model.state import SecurityGroup
 from neutrino.server.db import tables as t
-from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Feed, Reference
+from neutrino.server.feed.fanout import ServedKind, SharedObjects
 from neutrino.server.feed.readers.rows import Ids, build, read_rows, select
-from neutrino.server.feed.stores import ServedKind
 
 _NETWORK = sa.select(t.ports.c.network_id).where(t.ports.c.id == logs.c.target_id).scalar_subquery()
 _LOGS = select(PacketLog, logs, sa.func.coalesce(_NETWORK, "").label("network_id")).where(logs.c.enabled)
@@ -34,7 +33,7 @@ def _of_group(group: SecurityGroup) -> Iterable[str]:
 
 
 FEED = Feed(
-    kinds=(ServedKind(KINDS["log"], stores.SharedObjects, source="log", read=read_logs, key=topic),),
+    kinds=(ServedKind(KINDS["log"], SharedObjects, source="log", read=read_logs, key=topic),),
     references=(
         Reference("log", "network", lambda network: (network.id,)),
         Reference("log", "security_group", _of_group),

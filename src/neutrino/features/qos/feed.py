@@ -11,10 +11,9 @@ from neutrino.model import qos as m
 from neutrino.model.kinds import KINDS
 from neutrino.model.routing import Router
 from neutrino.model.state import Network, Port
-from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Feed, Reference
+from neutrino.server.feed.fanout import ServedKind, SharedObjects
 from neutrino.server.feed.readers.rows import Ids, read_rows
-from neutrino.server.feed.stores import ServedKind
 
 _POLICIES = sa.select(qos_policies.c.id, qos_policies.c.rules)
 
@@ -75,7 +74,7 @@ def policies_of_router(router: Router) -> Iterable[str]:
 
 
 FEED = Feed(
-    kinds=(ServedKind(KINDS["qos_policy"], stores.SharedObjects, source="qos_policy", read=read_policies),),
+    kinds=(ServedKind(KINDS["qos_policy"], SharedObjects, source="qos_policy", read=read_policies),),
     references=(
         Reference("qos_policy", "network", _of_holder),
         Reference("qos_policy", "port", _of_holder),

@@ -41,12 +41,11 @@ from neutrino.model.state import FixedIp, Port
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup
 from neutrino.server.db.sql import NamedRow, Selection
-from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import NO_ADDITIONS, Added, Additions, Affects, Changed, Feed, Placed, Reference
+from neutrino.server.feed.fanout import HostObjects, ServedKind
 from neutrino.server.feed.readers.rows import Ids, build, fixed_ips, grouped, one_of, read_ids, read_rows, select, texts
 from neutrino.server.feed.records import PortRecord, RouterRecord
 from neutrino.server.feed.reports.rules import UP_OR_DOWN, ReportedStatus, prefix
-from neutrino.server.feed.stores import ServedKind
 from neutrino.server.ipam.delegated import PROVISIONAL, is_provisional
 
 Interfaces = defaultdict[str, list[tuple[str, m.RouterInterface]]]  # router → port type, interface
@@ -438,7 +437,7 @@ _PARTS: Mapping[str, tuple[Selection, Any, Callable[[Any], Any]]] = {
 }
 
 FEED = Feed(
-    kinds=(ServedKind(KINDS["router"], stores.HostObjects, source="router", read=read_routers, takes_additions=True),),
+    kinds=(ServedKind(KINDS["router"], HostObjects, source="router", read=read_routers, takes_additions=True),),
     placed=(Placed(of="port", read=read_port_hosts),),
     references=(Reference("dhcp_port", "router", lambda router: (one.network_id for one in router.interfaces)),),
     affects=(

@@ -5,10 +5,14 @@ would miss it. Therefore `sequence` gives positions to rows once they are visibl
 without a position and moves the head, in one transaction that succeeds only if the head is still where it was read. Of
 several processes that try at once, one succeeds and the others find it done. Readers go by position alone. On SQLite, where
 writers are serialized, the writing transaction gives the positions itself.
+
+`ChangeReader` reads what the rows name, the records of the feed: all of them once, then those that the next rows affect,
+each in few queries.
 """
 
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -21,6 +25,8 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, first, read, scalars
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.sql import NamedRow
+from neutrino.server.feed.declarations import Changed, Sources
+from neutrino.server.feed.records import Records
 
 BATCH: Final = 1000
 CHUNK: Final = 128  # rows per statement that gives positions
@@ -204,6 +210,79 @@ def _last_old(rows: Sequence[NamedRow], cutoff: str, present: str) -> tuple[int,
         elif row.at <= present:
             return last, True
     return last, False
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def read_all(connection: Connection, sources: Sources) -> Records:
+    return {source: dict(read(connection, None)) for source, read in sources.readers.items()}
+
+
+def read_changed(
+    connection: Connection,
+    sources: Sources,
+    rows: Iterable[Row],
+    last_networks: Callable[[Collection[str]], Collection[str]] = lambda port_ids: (),
+) -> Records:
+    """The records that change-log rows affect, as they are now: at least as new as the rows.
+
+    `last_networks` gives the networks of ports that may have been deleted meanwhile.
+    """
+    # The ids of records by source, as an ordered set: those named, and those whose content is derived from them.
+    ids: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        ids[row.kind][row.object_id] = None
+    named = {kind: list(some) for kind, some in ids.items()}
+    lost = list(last_networks(named.get("port", ())))
+    for rule in sources.affects:
+        if any(named.get(kind) for kind in rule.named) or any(ids[source] for source in rule.affected):
+            changed = Changed(named, {source: list(some) for source, some in ids.items()}, lost)
+            ids[rule.records] |= dict.fromkeys(rule.find(connection, changed))
+    return {
+        source: {**dict.fromkeys(ids[source]), **dict(read(connection, list(ids[source])))}  # None: deleted
+        for source, read in sources.readers.items()
+        if ids[source]
+    }
+
+
+class LogReplaced(Exception):
+    """The change log does not continue what this process has read, for this reason: everything has to be read again."""
+
+
+class ChangeReader:
+    def __init__(self, db: Database, sources: Sources) -> None:
+        self.log = ChangeLog(db)
+        self._db = db
+        self._sources = sources
+
+    def read_all(self) -> tuple[Head, Records]:
+        head = self.log.head()  # before the records: what is committed while they are read gets a later position
+        with self._db.read() as connection:
+            return head, read_all(connection, self._sources)
+
+    def read_next(
+        self, identity: str, position: int, last_networks: Callable[[Collection[str]], Collection[str]]
+    ) -> tuple[list[Row], Records]:
+        """The rows after a position of the database with this identity, and the records that they affect."""
+        self.log.sequence()
+        with self._db.read() as connection:
+            rows = self.log.after(connection, position)
+            records = read_changed(connection, self._sources, rows, last_networks) if rows else {}
+        self._check_log(identity, position)  # after the rows were read: those removed in between would be missed
+        return rows, records
+
+    def _check_log(self, identity: str, position: int) -> None:
+        """Check that the log continues what was read up to this position, also while there are no new rows."""
+        head = self.log.head()
+        if head.identity != identity:
+            raise LogReplaced("the database has a new identity")
+        if head.removed > position:
+            raise LogReplaced("change-log rows were removed before they were read")
+        if head.position < position and self.log.renew_if_lost(head.identity, position):
+            raise LogReplaced(
+                f"the database has lost its changes after position {head.position}, and got a new identity"
+            )
 
 
 @dataclass

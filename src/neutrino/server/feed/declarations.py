@@ -15,8 +15,8 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Values
+from neutrino.server.feed.fanout import Reader, ServedKind
 from neutrino.server.feed.reports.rules import Statuses
-from neutrino.server.feed.stores import Reader, ServedKind
 
 Ids = Sequence[str] | None  # None: all
 

@@ -13,24 +13,25 @@ once per batch of changes.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
 from neutrino.model.dhcp import ROUTERS, is_metadata_network
 from neutrino.model.state import Port
 from neutrino.server.feed.records import AgentRecord, NetworkRecord, PortRecord, Records
-from neutrino.server.feed.stores import HostObjects
 from neutrino.server.feed.subscriptions import NO_TOPICS, Subscriptions, Topic
+
+PutPorts = Callable[[str, Mapping[str, Port]], None]  # sets the copies of a port: its id, and those by host
 
 
 class DhcpScope:
-    def __init__(self, records: Records, subscriptions: Subscriptions, ports: HostObjects) -> None:
+    def __init__(self, records: Records, subscriptions: Subscriptions, put_ports: PutPorts) -> None:
         """`records`: as the fan-out holds them, changed before each `put`."""
         self._networks: Mapping[str, NetworkRecord] = records["network"]
         self._agents: Mapping[str, AgentRecord] = records["agent"]
         self._subscriptions = subscriptions
-        self._ports = ports
+        self._put_ports = put_ports
         self._distributed: frozenset[str] = frozenset()  # hosts
         # network → host and segment → number of ports
         self._clients: defaultdict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
@@ -124,9 +125,9 @@ class DhcpScope:
         copies = {port.id: _copies(port, several) for port, several in self._copied_to(network_id, hosts)}
         copies = {key: by_host for key, by_host in copies.items() if by_host}
         for key in self._copied.pop(network_id, frozenset()) - copies.keys():
-            self._ports.put_additional(key, {})
+            self._put_ports(key, {})
         for key, by_host in copies.items():
-            self._ports.put_additional(key, by_host)
+            self._put_ports(key, by_host)
         if copies:
             self._copied[network_id] = frozenset(copies)
 

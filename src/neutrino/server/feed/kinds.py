@@ -12,9 +12,9 @@ from neutrino.model.kinds import KINDS
 from neutrino.model.state import Network, Port, SecurityGroup
 from neutrino.server.feed import stores
 from neutrino.server.feed.declarations import Affects, Feed, Reference
+from neutrino.server.feed.fanout import HostObjects, ServedKind, SharedObjects
 from neutrino.server.feed.readers import l2
 from neutrino.server.feed.records import TUNNEL_TYPES
-from neutrino.server.feed.stores import ServedKind
 
 
 def _if_tunnelled(network: Network) -> Iterable[str]:
@@ -33,7 +33,7 @@ CORE: Final = Feed(
     kinds=(
         ServedKind(
             KINDS["network"],
-            stores.SharedObjects,
+            SharedObjects,
             source="network",
             read=l2.read_networks,
             value=attrgetter("network"),
@@ -47,22 +47,20 @@ CORE: Final = Feed(
             key=attrgetter("network_id"),
         ),
         ServedKind(KINDS["group_members"], stores.MemberSets, source="port"),
-        ServedKind(
-            KINDS["security_group"], stores.SharedObjects, source="security_group", read=l2.read_security_groups
-        ),
+        ServedKind(KINDS["security_group"], SharedObjects, source="security_group", read=l2.read_security_groups),
         ServedKind(
             KINDS["port"],
-            stores.HostObjects,
+            HostObjects,
             source="port",
             read=l2.read_ports,
             takes_additions=True,
             value=attrgetter("bound"),
         ),
         # Hosts are subscribed to it by DhcpScope, which also gives them the network's ports and copies of its DHCP port.
-        ServedKind(KINDS["dhcp_network"], stores.SharedObjects, source="network", value=attrgetter("dhcp")),
+        ServedKind(KINDS["dhcp_network"], SharedObjects, source="network", value=attrgetter("dhcp")),
         ServedKind(
             KINDS["dhcp_port"],
-            stores.SharedObjects,
+            SharedObjects,
             source="port",
             value=attrgetter("dhcp"),
             key=attrgetter("network_id"),
@@ -70,7 +68,7 @@ CORE: Final = Feed(
         # Every host with distributed routing receives the MACs of all such hosts, its own included.
         ServedKind(
             KINDS["dvr_mac"],
-            stores.SharedObjects,
+            SharedObjects,
             source="agent",
             value=attrgetter("dvr_mac"),
             key=lambda mac: "all",

@@ -32,7 +32,7 @@ from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.feed import cloud_metrics
-from neutrino.server.feed.change_log import BATCH, ChangeLog, Pace, Row
+from neutrino.server.feed.change_log import BATCH, ChangeReader, Head, LogReplaced, Pace, Row
 from neutrino.server.feed.connections.admission import DATABASE_ERRORS, Admission, LimitedConnection
 from neutrino.server.feed.connections.credentials import KIND, Credentials
 from neutrino.server.feed.connections.listeners import addresses, owned_socket, server_tls
@@ -40,7 +40,6 @@ from neutrino.server.feed.connections.session import HostSession
 from neutrino.server.feed.declarations import Sources
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.placed_routers import PlacedRouters
-from neutrino.server.feed.readers import read_all, read_changed
 from neutrino.server.feed.records import Records
 from neutrino.server.feed.reports.batches import ReportLanes
 from neutrino.server.feed.reports.reports import Reports
@@ -76,10 +75,6 @@ class FeedOptions:
     report_delay: float = 0.25  # seconds that a plain heartbeat report may wait, to be written with others
 
 
-class LogReplaced(Exception):
-    """The change log does not continue what this process has read, for this reason: everything has to be read again."""
-
-
 class FeedServer:
     def __init__(
         self,
@@ -90,7 +85,7 @@ class FeedServer:
         sources: Sources,
     ) -> None:
         self._db = db
-        self._log = ChangeLog(db)
+        self._changes = ChangeReader(db, sources)
         self._reports = reports
         self._options = options
         self._sources = sources
@@ -159,22 +154,21 @@ class FeedServer:
 
     async def _read_everything(self) -> None:
         """Start from a new fan-out. Connected hosts are closed: they reconnect and are compared with it."""
-        position, identity, records, queries = await self._run(self._reading, self._load)
+        head, records, queries = await self._run(self._reading, self._load)
         fanout = Fanout(self._sources.kinds)
         fanout.apply(records)
-        fanout.position = position
+        fanout.position = head.position
         self._routers.follow(fanout.watch("router", self._routers.changed))
-        self.fanout, self._database = fanout, identity
+        self.fanout, self._database = fanout, head.identity
         metrics.SNAPSHOTS.inc()
         self._queries.add(queries)
         await self._admission.refresh()
         await self._close(self._sessions, "the server has read everything again")
 
-    def _load(self) -> tuple[int, str, Records, list[HostQuery]]:
-        head = self._log.head()  # before the records: what is committed while they are read gets a later position
+    def _load(self) -> tuple[Head, Records, list[HostQuery]]:
+        head, records = self._changes.read_all()
         with self._db.read() as connection:
-            records = read_all(connection, self._sources)
-            return head.position, head.identity, records, self._queries.read(connection)
+            return head, records, self._queries.read(connection)
 
     async def _follow(self) -> None:
         pace = Pace()
@@ -223,26 +217,12 @@ class FeedServer:
         return len(rows) >= BATCH
 
     def _next(self, position: int) -> tuple[list[Row], Records, list[HostQuery]]:
-        self._log.sequence()
+        rows, records = self._changes.read_next(self._database, position, self.fanout.networks_of)
+        asked = [row.object_id for row in rows if row.kind == QUERY]
+        if not asked:
+            return rows, records, []
         with self._db.read() as connection:
-            rows = self._log.after(connection, position)
-            records = read_changed(connection, self._sources, rows, self.fanout.networks_of) if rows else {}
-            asked = [row.object_id for row in rows if row.kind == QUERY]
-            queries = self._queries.read(connection, asked) if asked else []
-        self._check_log(position)  # after the rows were read: those removed in between would be missed without notice
-        return rows, records, queries
-
-    def _check_log(self, position: int) -> None:
-        """Check that the log continues what was read up to this position, also while there are no new rows."""
-        head = self._log.head()
-        if head.identity != self._database:
-            raise LogReplaced("the database has a new identity")
-        if head.removed > position:
-            raise LogReplaced("change-log rows were removed before they were read")
-        if head.position < position and self._log.renew_if_lost(head.identity, position):
-            raise LogReplaced(
-                f"the database has lost its changes after position {head.position}, and got a new identity"
-            )
+            return rows, records, self._queries.read(connection, asked)
 
     async def _catch_up(self, fanout: Fanout, position: int) -> bool:
         """Wait until this process has read up to a position that a host has from another one; whether it has."""
@@ -272,7 +252,7 @@ class FeedServer:
             self._unsettled.clear()
 
     async def _compact(self) -> None:
-        compact = functools.partial(self._run, self._writing, self._log.compact, self._options.keep_changes)
+        compact = functools.partial(self._run, self._writing, self._changes.log.compact, self._options.keep_changes)
         sweep = functools.partial(self._run, self._writing, self._queries.sweep)
         while True:
             await asyncio.sleep(COMPACT_SECONDS * (0.5 + random.random()))  # jitter: several processes do this
