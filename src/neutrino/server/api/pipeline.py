@@ -28,6 +28,7 @@ from neutrino.server.api.stages.query_string import Pairs, page_links, parse_cas
 from neutrino.server.context import Context
 from neutrino.server.policy.authorizer import RELATED_ATTRIBUTES, Authorizer, Visibility
 
+ALWAYS_NEEDED = ("project_id", "revision_number")  # of an object before a change
 IF_MATCH = re.compile(r"revision_number=([0-9]{1,18})")
 
 
@@ -126,7 +127,9 @@ class Pipeline:
         # Before the lookup: a malformed request is a 400, whether the object exists or not.
         item = bodies.item_to_update(resource, body)
         self.notify(f"{resource.name}.update.start", {**_masked(resource, body), "id": request.key}, context)
-        found, visibility = self._find_to_change(served, request, self._rule("update", resource), item.values)
+        rule = self._rule("update", resource)
+        needed = self.authorizer.needs([rule, *self.authorizer.rules_of_update(resource, item.values)])
+        found, visibility = self._find_to_change(served, request, rule, needed)
         # Rules of attributes see the new values, the rule of the object itself the old ones.
         target = {**found, **item.values}
         self.authorizer.require_attributes(context, "update", resource, item.given, target)
@@ -142,7 +145,7 @@ class Pipeline:
         if delete_all is not None and not parse_cascade(request.pairs):
             delete_all = None
         self.notify(f"{resource.name}.delete.start", {f"{resource.name}_id": request.key}, context)
-        found, _ = self._find_to_change(served, request, self._rule("delete", resource))
+        found, _ = self._find_to_change(served, request, self._rule("delete", resource), None)
         revision = _expected_revision(request.if_match, found)
         if delete_all is not None:
             permit = partial(self._permit, context)
@@ -157,9 +160,11 @@ class Pipeline:
         """An action on an object, such as add_addresses."""
         resource, context = served.resource, request.context
         body = bodies.decode(request.raw) if request.raw else {}
-        found, visibility = self._find_to_change(served, request, action, body)
-        if isinstance(body, dict):
-            self.authorizer.require_body(context, action, body.get(resource.name), found)
+        values = body.get(resource.name) if isinstance(body, dict) else None
+        rules = self.authorizer.rules_of_body(action, values)
+        found, visibility = self._find_to_change(served, request, action, self.authorizer.needs([action, *rules]))
+        for rule in rules:
+            self.authorizer.require(context, rule, found)
         if action not in resource.action_events:
             self.notify(f"{resource.name}.{action}.start", {"id": request.key, "body": body}, context)
         answer = served.actions[action](context, *_parent(request), request.key, body)
@@ -170,7 +175,7 @@ class Pipeline:
 
     def look_up(self, served: Served, lookup: str, request: Request) -> Reply:
         """A part of an object, such as get_subports: an action that changes nothing, and sends no notification."""
-        self._find_to_change(served, request, lookup)
+        self._find_to_change(served, request, lookup, self.authorizer.needs([lookup]))
         return Reply(200, served.lookups[lookup](request.context, *_parent(request), request.key))
 
     # --- their parts ----------------------------------------------------------------------------------------------
@@ -200,19 +205,25 @@ class Pipeline:
         return found
 
     def _find_to_change(
-        self, served: Served, request: Request, rule: str, values: object = None
+        self, served: Served, request: Request, rule: str, needed: Sequence[str] | None
     ) -> tuple[Object, Visibility]:
-        """The object before a change that the rule allows, with all that rules may depend on; and what the caller sees."""
+        """The object before a change that the rule allows, and what the caller sees.
+
+        `needed`: the attributes that are read besides those of every decision; None: all that rules may depend on.
+        """
         resource, context = served.resource, request.context
         visibility = self._visibility(resource, context)
         if "show" not in resource.verbs:  # written only through its parent
             found = dict(served.target(context, request.parent, request.key) if served.target else {})
         else:
-            names = (*visible.visible_names(resource), *RELATED_ATTRIBUTES)
+            if needed is None:
+                names = (*visible.visible_names(resource), *RELATED_ATTRIBUTES)
+            else:
+                names = tuple(dict.fromkeys([resource.key, *ALWAYS_NEEDED, *needed, *visibility.needs]))
             found = self._find(served, request, visibility, names)
         if not self.authorizer.allows(context, rule, found):
             if resource.foreign_is_hidden and found.get("project_id") != context.project_id:
-                raise resource.not_found(**_about(resource, found.get("id", "")))
+                raise resource.not_found(**_about(resource, request.key))
             raise errors.PolicyNotAuthorized(rule=rule)
         return found, visibility
 

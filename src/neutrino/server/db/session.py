@@ -108,7 +108,7 @@ class Database:
                 with self._writes.connect() as connection:
                     begun = connection.begin()
                     deferred = batch.Batch(connection, self._sender, self._write_statements)
-                    tx = Transaction(connection, deferred, is_repeated=self.is_repeated)
+                    tx = Transaction(connection, deferred, self.read, is_repeated=self.is_repeated)
                     try:
                         with deferred.translated():
                             yield tx
@@ -132,9 +132,9 @@ class Database:
         self._threads.committed = request_ids.get()
         pending = getattr(self._threads, "callbacks", None)
         if pending is not None:  # called by the `retrying` that this transaction is in
-            pending.extend(tx.callbacks(self.read))
+            pending.extend(tx.callbacks)
         else:
-            for call in tx.callbacks(self.read):
+            for call in tx.callbacks:
                 call()
 
     def retrying(self, attempt: Callable[[], T]) -> T:

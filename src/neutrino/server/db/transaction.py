@@ -54,18 +54,26 @@ class LoggedChange(NamedTuple):
 
 
 class Transaction:
-    def __init__(self, connection: Connection, batch: Batch, *, is_repeated: bool = False) -> None:
-        """`is_repeated`: an earlier attempt has failed, so that what may be its cause is looked at closely."""
+    def __init__(
+        self,
+        connection: Connection,
+        batch: Batch,
+        connect: Callable[[], AbstractContextManager[Connection]],
+        *,
+        is_repeated: bool = False,
+    ) -> None:
+        """`connect`: a connection to read. `is_repeated`: an earlier attempt has failed, so its causes are looked at."""
         self.connection = connection
         self._batch = batch
+        self._connect = connect
         self._is_repeated = is_repeated
         self._changes: dict[tuple[str, str], LoggedChange] = {}  # by kind and id of the object
         self._is_for_feed = False  # hosts get some of the changed objects
         self._usage: dict[tuple[str, str], int] = {}
         self._limits: dict[tuple[str, str], int] = {}
-        self._callbacks: list[Callable[[], object]] = []  # after the commit
-        self._reads: list[tuple[Read[Any], Callable[[Any], object]]] = []  # the same, with what they read
-        self._fetched: list[Sequence[Row]] | None = None  # the rows of these reads, if COMMIT was sent with them
+        self.callbacks: list[Callable[[], object]] = []  # after the commit
+        self._reads: list[Read[Any]] = []  # sent along with COMMIT
+        self._fetched: list[Sequence[Row]] | None = None  # their rows
         self.mark: int | None = None  # id of one of its change-log rows, by which its outcome can be found out
         self.is_ending = False  # COMMIT is being sent
 
@@ -96,27 +104,28 @@ class Transaction:
 
     def after_commit(self, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Call it when the change is committed and not repeated any more: it may write, and lose races, itself."""
-        self._callbacks.append(partial(call, *args, **kwargs))
+        self.callbacks.append(partial(call, *args, **kwargs))
 
     def read_after_commit(self, wanted: Read[T], call: Callable[[T], object]) -> None:
-        """Read this after the commit, where it sees what others have committed meanwhile, and call it with the result.
+        """Read this after the commit, and call it with the result when the change is not repeated any more."""
+        result = self.read_with_commit(wanted)
+        self.after_commit(lambda: call(result()))
 
-        It is sent along with COMMIT where the database takes both at once.
+    def read_with_commit(self, wanted: Read[T]) -> Callable[[], T]:
+        """Read this after the commit, where it sees what others have committed meanwhile too; gives the result then.
+
+        It is sent along with COMMIT, if the database takes both at once.
         """
-        self._reads.append((wanted, call))
+        position = len(self._reads)
+        self._reads.append(wanted)
 
-    def callbacks(self, connect: Callable[[], AbstractContextManager[Connection]]) -> list[Callable[[], object]]:
-        """What is called after the commit; `connect` is for reads that were not sent with it."""
+        def result() -> T:
+            if self._fetched is not None:
+                return wanted.result(self._fetched[position])
+            with self._connect() as connection:
+                return read(connection, wanted)
 
-        def read_and_call(wanted: Read[Any], call: Callable[[Any], object]) -> None:
-            with connect() as connection:
-                result = read(connection, wanted)
-            call(result)
-
-        if self._fetched is None:
-            return [*self._callbacks, *(partial(read_and_call, wanted, call) for wanted, call in self._reads)]
-        answered = zip(self._reads, self._fetched, strict=True)
-        return [*self._callbacks, *(partial(call, wanted.result(rows)) for (wanted, call), rows in answered)]
+        return result
 
     def insert(self, table: sa.Table, rows: Sequence[Values], limits: Mapping[str, int] | None = None) -> None:
         """Insert rows with equal columns, and log them if their table has a history. The statement is cached per table.
@@ -199,7 +208,7 @@ class Transaction:
         for key in sorted(self._usage):  # the same order in all writers, so that they cannot deadlock
             if self._usage[key]:
                 self._count(key, self._usage[key], self._limits.get(key, UNLIMITED))
-        self._fetched = self._batch.commit([(wanted.statement, wanted.parameters) for wanted, _ in self._reads])
+        self._fetched = self._batch.commit([(wanted.statement, wanted.parameters) for wanted in self._reads])
         return self._is_for_feed
 
     def _assign_positions(self, rows: Sequence[Object]) -> None:

@@ -16,7 +16,7 @@ from neutrino.server.collection import Listing
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
-from neutrino.server.db.reads import read_lists, read_together
+from neutrino.server.db.reads import Read, read_lists
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction
@@ -94,20 +94,17 @@ class Networks(Listing):
         network = self.view.found(key, network)
         return {f"network:{name}": network[name] for name in names}
 
-    def load_external(
-        self, connection: Connection, context: Context, key: str, resource: str
-    ) -> tuple[Object, list[Object]]:
-        """An external network that the caller sees, and its subnets; `resource` asks for it."""
-        reading = self.view.reading(key, context.project_id, everyone=context.is_admin)
-        loaded, subnets = read_together(connection, reading, reading_subnets([key]))
-        network = self.view.found(key, loaded)
-        self.check_external(network, resource)
-        return network, subnets
+    def reading_external(self, context: Context, key: str, resource: str) -> tuple[Read[Object], Read[list[Object]]]:
+        """An external network that the caller sees, and its subnets; `resource` asks for it: others are refused."""
 
-    def check_external(self, network: Object, resource: str) -> None:
-        """Refuse a network that is not an external one; `resource` asks for it."""
-        if not network["router:external"]:
-            raise errors.BadRequest(resource=resource, msg=f"network {network['id']} is not an external one")
+        def checked(loaded: Object | None) -> Object:
+            network = self.view.found(key, loaded)
+            if not network["router:external"]:
+                raise errors.BadRequest(resource=resource, msg=f"network {key} is not an external one")
+            return network
+
+        reading = self.view.reading(key, context.project_id, everyone=context.is_admin)
+        return reading.then(checked), reading_subnets([key])
 
     # --- creating -------------------------------------------------------------------------------------------------
 

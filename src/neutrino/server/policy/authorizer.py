@@ -214,11 +214,20 @@ class Authorizer:
                 for rule in self._with_parts(f"{action}_{resource.name}:{synonym}", target.get(name)):
                     yield rule, seen
 
-    def require_body(self, context: Context, action: str, body: object, target: Row) -> None:
-        """Refuse what the caller may not name in the body of an action, which is not validated yet."""
-        for name, value in body.items() if isinstance(body, dict) else ():
-            for rule in self._with_parts(f"{action}:{name}", value):
-                self.require(context, rule, target)
+    def rules_of_update(self, resource: Resource, values: Values) -> list[str]:
+        """The rules of the attributes that an update sets."""
+        return [rule for rule, _ in self._attribute_rules("update", resource, values, values)]
+
+    def rules_of_body(self, action: str, body: object) -> list[str]:
+        """The rules of what the body of an action names, which is not validated yet."""
+        named = body.items() if isinstance(body, dict) else ()
+        return [rule for name, value in named for rule in self._with_parts(f"{action}:{name}", value)]
+
+    def needs(self, rules: Iterable[str]) -> tuple[str, ...] | None:
+        """The attributes of an object that decisions by these rules depend on; None: any of them."""
+        loaded = self._current()
+        dependencies = _union(self._depends(loaded, (rule,)) for rule in rules)
+        return None if dependencies.whole else dependencies.keys
 
     def _with_parts(self, rule: str, value: object) -> list[str]:
         """The rule of an attribute, and those of the keys of a dictionary, or of the dictionaries in a list."""

@@ -32,7 +32,9 @@ from neutrino.server.collection import Listing, one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, exists, fresh, update_row
+from neutrino.server.db.reads import Lookup, Read, RowsLookup, read, read_lists, read_together, scalar
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added, View
 from neutrino.server.ml2.networks import Networks
@@ -49,7 +51,7 @@ DOWN: Final = "DOWN"
 DHCP_PORT: Final = "network:dhcp"
 NOT_ASSOCIATED: Final[Object] = {"port_id": None, "fixed_ip_address": None, "router_id": None}
 _gateways, _gateway_ports = router_ports.alias("gateways"), t.ports.alias("gateway_ports")
-_ROUTERS_BETWEEN = (
+_ROUTERS_BETWEEN = RowsLookup(
     sa.select(
         routers.c.id,
         routers.c.revision_number,
@@ -70,9 +72,21 @@ _ROUTERS_BETWEEN = (
             _gateways.c.port_id == _gateway_ports.c.id,
             _gateway_ports.c.network_id == sa.bindparam("external"),
         ),
-        router_ports.c.port_type.in_(INTERFACES),
+        sa.or_(*(router_ports.c.port_type == one for one in INTERFACES)),
     )
     .order_by(routers.c.id)
+)
+# Another floating IP of the same external network for a port's address.
+_OTHER = Lookup(
+    sa.select(floatingips.c.id)
+    .where(
+        floatingips.c.port_id == sa.bindparam("port"),
+        floatingips.c.fixed_ip_address == sa.bindparam("address"),
+        floatingips.c.floating_network_id == sa.bindparam("external"),
+        floatingips.c.id != sa.bindparam("key"),
+    )
+    .limit(1),
+    scalar,
 )
 _ROUTER = sa.select(
     routers.c.id, routers.c.revision_number, routers.c.distributed, routers.c.project_id, routers.c.gw_network_id
@@ -161,7 +175,12 @@ class FloatingIps(Listing):
             _check_full_name(values)
         with self.db.read() as connection:
             new = fresh({n: v for n, v in values.items() if n != "subnet_id"}, revision=0)
-            external_port = self._external_port(connection, context, values, new["id"])
+            network, subnets, limit = read_together(
+                connection,
+                *self.networks.reading_external(context, values["floating_network_id"], "floatingip"),
+                self.quotas.reading("floatingip", values["project_id"]),
+            )
+            external_port = self._external_port(connection, network, subnets, values, new["id"])
             for use in self.uses:
                 use.check_values(connection, context, {}, values)
             new |= {
@@ -174,12 +193,11 @@ class FloatingIps(Listing):
             }
             association = _associate(connection, context, new, values)
             floating_ip = {**new, **association.values}
-            limits = self.quotas.limits(connection, "floatingip", [floating_ip])
         with self.operations.write([external_port.context]) as tx:
             external_port.write(tx)
             # The port only holds the address and is never bound: as in Neutron it has no status.
             tx.write(_NO_STATUS, {"port": floating_ip["floating_port_id"]})
-            tx.insert(floatingips, [as_row(floatingips, floating_ip)], limits)
+            tx.insert(floatingips, [as_row(floatingips, floating_ip)], {floating_ip["project_id"]: limit})
             bump_routers(tx, association.routers)
             tx.after_commit(self.addresses_changed, concerned(None, floating_ip, association.port))
         return _api_floating_ip(floating_ip, association.port)
@@ -189,10 +207,11 @@ class FloatingIps(Listing):
             several, lambda values: self.create(context, values), lambda key: self.delete(admin_context(), key, None)
         )
 
-    def _external_port(self, connection: Connection, context: Context, values: Object, key: str) -> PendingWrite:
+    def _external_port(
+        self, connection: Connection, network: Object, subnets: Sequence[Object], values: Object, key: str
+    ) -> PendingWrite:
         """The port on the external network that holds the address."""
-        network_id = values["floating_network_id"]
-        network, subnets = self.networks.load_external(connection, context, network_id, "floatingip")
+        network_id = network["id"]
         if not any(subnet["ip_version"] == 4 for subnet in subnets):
             raise refuse(f"network {network_id} has no IPv4 subnet")
         requested = {"subnet_id": values["subnet_id"], "ip_address": values["floating_ip_address"]}
@@ -208,8 +227,13 @@ class FloatingIps(Listing):
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         requested = values or {"port_id": None}  # as in Neutron, an empty update disassociates
         with self.db.read() as connection:
-            before = VIEW.get(connection, key, revision=revision)
-            association = _associate(connection, context, before, requested)
+            (loaded,), ports = read_lists(
+                connection,
+                [VIEW.reading(key)],
+                [_reading_port(context, port_id)] if (port_id := requested.get("port_id")) else [],
+            )
+            before = VIEW.found(key, loaded, revision)
+            association = _associate(connection, context, before, requested, *ports)
             left = PORTS.load(connection, before["port_id"]) if before["port_id"] is not None else None
             own = {name: requested.get(name, before[name]) for name in ("description", "qos_policy_id")}
             for use in self.uses:
@@ -317,8 +341,14 @@ def _first_ipv4(port: Values, network_id: str) -> str:
 # --- association ------------------------------------------------------------------------------------------------------
 
 
-def _associate(connection: Connection, context: Context, floating_ip: Object, values: Object) -> Association:
-    """The association of a floating IP after a request, checked."""
+def _reading_port(context: Context, port_id: str) -> Read[Object | None]:
+    return PORTS.reading(port_id, context.project_id, everyone=context.is_admin)
+
+
+def _associate(
+    connection: Connection, context: Context, floating_ip: Object, values: Object, port: Object | None = None
+) -> Association:
+    """The association of a floating IP after a request, checked; `port`: the one that it names, if it is read already."""
     # The router that loses the floating IP changes too: its hosts have to remove the address.
     before = revision_of(connection, floating_ip["router_id"])
     port_id = values.get("port_id", floating_ip["port_id"])
@@ -332,16 +362,23 @@ def _associate(connection: Connection, context: Context, floating_ip: Object, va
     if not values.keys() & NOT_ASSOCIATED.keys():
         port = PORTS.load(connection, port_id)
         return Association({name: floating_ip[name] for name in NOT_ASSOCIATED}, port)
-    port = PORTS.get(connection, port_id, context.project_id, everyone=context.is_admin)
+    port = PORTS.found(port_id, port or read(connection, _reading_port(context, port_id)))
     # A new router alone leaves the address as it is.
     asked = floating_ip["fixed_ip_address"] if values.keys() & NOT_ASSOCIATED.keys() == {"router_id"} else None
     asked = values.get("fixed_ip_address", asked)
     subnet_id, address = _fixed_ip(context, port, asked, floating_ip["project_id"])
+    network_id = floating_ip["floating_network_id"]
+    between, other = read_together(
+        connection,
+        _ROUTERS_BETWEEN(subnet=subnet_id, external=network_id),
+        _OTHER(port=port_id, address=address, external=network_id, key=floating_ip["id"]),
+    )
     if values.get("router_id") is not None:
-        router = _chosen_router(connection, context, values["router_id"], floating_ip["floating_network_id"])
+        router = _chosen_router(connection, context, values["router_id"], network_id)
     else:
-        router = router_between(connection, subnet_id, floating_ip["floating_network_id"], port_id)
-    _check_free(connection, floating_ip, port_id, address)
+        router = _nearest(between, subnet_id, network_id, port_id)
+    if other is not None:
+        raise FloatingIPPortAlreadyAssociated(fixed_ip=address, port_id=port_id, net_id=network_id)
     if floating_ip["port_forwardings"]:
         raise FipInUseByPortForwarding(id=floating_ip["id"])
     # A distributed router translates floating IPs on the port's host, but port forwardings on the SNAT host.
@@ -373,7 +410,11 @@ def router_between(connection: Connection, subnet_id: str, external_network_id: 
 
     A row with its id, its revision, and whether it is distributed.
     """
-    rows = connection.execute(_ROUTERS_BETWEEN, {"subnet": subnet_id, "external": external_network_id}).all()
+    rows = read(connection, _ROUTERS_BETWEEN(subnet=subnet_id, external=external_network_id))
+    return _nearest(rows, subnet_id, external_network_id, port_id)
+
+
+def _nearest(rows: Sequence[NamedRow], subnet_id: str, external_network_id: str, port_id: str) -> NamedRow:
     if not rows:
         raise ExternalGatewayForFloatingIPNotFound(
             subnet_id=subnet_id, external_network_id=external_network_id, port_id=port_id
@@ -398,18 +439,6 @@ def _fixed_ip(context: Context, port: Object, address: str | None, project_id: s
     if len(ipv4) > 1:
         raise refuse(f"port {port['id']} has several IPv4 addresses: choose one by fixed_ip_address")
     return ipv4[0]["subnet_id"], ipv4[0]["ip_address"]
-
-
-def _check_free(connection: Connection, floating_ip: Object, port_id: str, address: str) -> None:
-    """Refuse a second floating IP of the same external network for a port's address."""
-    network_id = floating_ip["floating_network_id"]
-    same = (
-        floatingips.c.port_id == port_id,
-        floatingips.c.fixed_ip_address == address,
-        floatingips.c.floating_network_id == network_id,
-    )
-    if exists(connection, *same, floatingips.c.id != floating_ip["id"]):
-        raise FloatingIPPortAlreadyAssociated(fixed_ip=address, port_id=port_id, net_id=network_id)
 
 
 def with_forwardings(floating_ip: Object, left: Sequence[Object]) -> Object:

@@ -28,7 +28,7 @@ from neutrino.server.context import Context
 from neutrino.server.db.objects import exists
 from neutrino.server.db.reads import read_together
 from neutrino.server.ml2.operations import Writes
-from neutrino.server.ml2.views import reading_subnets, subnets_of
+from neutrino.server.ml2.views import subnets_of
 from neutrino.server.uses import RouterUse
 
 Info = Values  # an `external_gateway_info`
@@ -172,14 +172,8 @@ class Gateways:
         if not info:
             return GatewayRequest(None, enable_snat=self.enable_snat)
         network_id, fixed = info["network_id"], info.get("external_fixed_ips") or ()
-        networks = self.ports.networks
-        as_seen, network, subnets = read_together(
-            connection,
-            networks.view.reading(network_id, context.project_id, everyone=context.is_admin),
-            networks.view.reading(network_id),
-            reading_subnets([network_id]),
-        )
-        networks.check_external(networks.view.found(network_id, as_seen), "router")
+        readings = self.ports.networks.reading_external(context, network_id, "router")
+        network, subnets = read_together(connection, *readings)
         gateways = {subnet["gateway_ip"] for subnet in subnets} - {None}
         for address in fixed:
             if address.get("ip_address") in gateways:

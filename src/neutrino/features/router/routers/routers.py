@@ -43,6 +43,7 @@ from neutrino.server.collection import one_by_one
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, exists, fresh, new_id, update_row
+from neutrino.server.db.reads import read_together
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.zones import check_hints
 from neutrino.server.ml2.operations import Operations, Writes
@@ -253,19 +254,25 @@ class Routers:
     def write_update(self, before: Object, decision: Decision) -> Object:
         """Write an update; gives the router as the API shows it."""
         after, writes = decision.router, decision.writes
-        if after != before or writes:
+        reading = self.scheduler.reading_status(before["id"])
+        if after == before and not writes:
+            with self.db.read() as connection:
+                status, zones = read_together(connection, *reading)
+        else:
             # A gateway that only gets other addresses is a change of its port, not of the router.
             bump = 1 if after != before else 0
             after = changed(before, after, bump=bump)
             with self.operations.write([], writes) as tx:
+                status_after, zones_after = (tx.read_with_commit(reading[0]), tx.read_with_commit(reading[1]))
                 update_row(tx, routers, before, after, bump=bump)
                 self.ha_networks.refer(tx, before, after)
                 tx.after_commit(self.delegation.notify, writes)
                 if before["ha"] and not after["ha"]:
                     tx.after_commit(self.ha_networks.delete_unused, before["project_id"])
+            status, zones = status_after(), zones_after()
         with self.db.read() as connection:
             further = router_view.extra_gateways(connection, [after])[0]
-        status, zones = self.scheduler.status_and_zones(before["id"])
+            self.scheduler.explain(connection, before["id"], status)
         return router_view.api_router(after, decision.gateway_ips, zones, status, further)
 
     # --- gateway --------------------------------------------------------------------------------------------------

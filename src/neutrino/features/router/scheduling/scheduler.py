@@ -35,7 +35,7 @@ from neutrino.model.routing import ACTIVE, STANDBY
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import update_row
-from neutrino.server.db.reads import read, read_together
+from neutrino.server.db.reads import Read, read, read_together
 from neutrino.server.db.session import retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.registry import AgentReport, check_agent
@@ -183,18 +183,15 @@ class L3Scheduler(AgentScheduler):
         """A router's status after a change. The reason why it is DOWN is logged, once."""
         with self.db.read() as connection:
             status = str(read(connection, router_view.STATUS_OF(router=router_id)))
-            self._explain(connection, router_id, status)
+            self.explain(connection, router_id, status)
         return status
 
-    def status_and_zones(self, router_id: str) -> tuple[str, list[str]]:
-        """The same, and the availability zones of its agents."""
-        with self.db.read() as connection:
-            readings = router_view.STATUS_OF(router=router_id), self.placements.reading_zones(router_id)
-            status, zones = read_together(connection, *readings)
-            self._explain(connection, router_id, str(status))
-        return str(status), zones
+    def reading_status(self, router_id: str) -> tuple[Read[str], Read[list[str]]]:
+        """A router's status, and the availability zones of its agents."""
+        return router_view.STATUS_OF(router=router_id), self.placements.reading_zones(router_id)
 
-    def _explain(self, connection: Connection, router_id: str, status: str) -> None:
+    def explain(self, connection: Connection, router_id: str, status: str) -> None:
+        """Log why a router is DOWN, once."""
         self._log_reason(router_id, self._why_down(connection, router_id) if status == DOWN else "")
 
     def _log_reason(self, router_id: str, reason: str) -> None:
