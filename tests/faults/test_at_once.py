@@ -20,7 +20,7 @@ from tests.api.client import Api, Response
 from tests.api.conftest import configuration_text
 from tests.faults import integrity
 from tests.faults.live import Client, LiveServer
-from tests.support.databases import new_database
+from tests.support.databases import prepared_database
 
 WRITERS = 8
 ROOT = Path(__file__).parents[2]
@@ -211,7 +211,7 @@ def test_a_slaac_subnet_is_created_while_ports_are(api: Api, server: Server) -> 
 
 def test_processes_against_a_live_server(request: pytest.FixtureRequest, database: str, tmp_path: Path) -> None:
     """Four processes with two threads each, and a server of two workers."""
-    url = new_database(request, database, tmp_path)
+    url = prepared_database(request, database, tmp_path)
     project = uuid.uuid4().hex
     with LiveServer(configuration_text(url)) as live:
         client = Client(live.port, project)

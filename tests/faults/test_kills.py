@@ -20,11 +20,11 @@ from tests.api.conftest import configuration_text
 from tests.drivers.installed import install
 from tests.faults import integrity
 from tests.faults.live import SECONDS, Client, LiveServer
-from tests.support.databases import new_database
+from tests.support.databases import prepared_database
 from tests.support.process import wait_until
 
-KILLS = 4
-WRITERS = 6
+KILLS = 3
+WRITERS = 4
 MOST = 400  # requests of one writer
 
 
@@ -61,7 +61,7 @@ def settings(url: str, faults: Path, log: Path) -> str:
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest, database: str, tmp_path: Path) -> str:
-    return new_database(request, database, tmp_path)
+    return prepared_database(request, database, tmp_path)
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ class Load:
 
     def _run(self, number: int) -> None:
         with self._site.session() as session:
-            while not self._stop.wait(0.02):
+            while not self._stop.wait(0.1):
                 self._do("GET", lambda: session.get(f"{self._site.url}/v2.0/networks?limit=1", timeout=30))
                 body = {"network": {"name": f"n{number}"}}
                 self._do(
