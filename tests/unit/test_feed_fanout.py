@@ -309,7 +309,7 @@ def test_a_host_resumes_from_its_cache_file(source: Random) -> None:
 def test_a_send_queue_does_not_outgrow_the_objects(source: Random) -> None:
     fanout = Fanout(sources().kinds)
     ends = [HostEnd(fanout, host) for host in HOSTS]
-    for _ in range(3000):
+    for _ in range(600):
         fanout.apply(source.step())
     objects = len(PORTS) * 3 + len(NETWORKS) * 3 + len(ROUTERS) + len(GROUPS) * 2 + len(ADDRESS_GROUPS)
     objects += len(HOSTS) * 2
