@@ -178,6 +178,10 @@ def read_together(connection: Connection, *wanted: Read[T]) -> tuple[T, ...]:
 
 @overload
 def read_lists(
+    connection: Connection, a: Sequence[Read[T1]], b: Sequence[Read[T2]], c: Sequence[Read[T3]], /
+) -> tuple[list[T1], list[T2], list[T3]]: ...
+@overload
+def read_lists(
     connection: Connection,
     a: Sequence[Read[T1]],
     b: Sequence[Read[T2]],

@@ -53,7 +53,7 @@ class _Prepared:
         return Read(self.statement, parameters, first)
 
     def loading(self, **parameters: object) -> Read[list[Object]]:
-        return Read(self.statement, {**parameters, **viewed_by(None)}, lambda rows: [self.decoded(row) for row in rows])
+        return Read(self.statement, {**viewed_by(None), **parameters}, lambda rows: [self.decoded(row) for row in rows])
 
     def decoded(self, row: Row | sa.Row[Row]) -> Object:
         """Return an object for the server's own decisions: with the values of JSON columns."""

@@ -23,9 +23,10 @@ from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context, admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, changed, delete_row, exists, fresh, update_row
-from neutrino.server.db.reads import read_lists
+from neutrino.server.db.reads import Read, read_lists, read_together
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.view import viewed_by
 from neutrino.server.ipam import routed
 from neutrino.server.ipam.allocation import Allocator, FixedIp
 from neutrino.server.ml2.attributes import PortAttributes, completed, fields_to_read
@@ -36,7 +37,7 @@ from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.ports import hardware, internal_names, provisioning
 from neutrino.server.ml2.ports.binding import Binder, Binding
 from neutrino.server.ml2.ports.host_subnets import check_host, usable_subnets
-from neutrino.server.ml2.ports.uses import PortUse, uses_of
+from neutrino.server.ml2.ports.uses import PortUse, reading_uses
 from neutrino.server.ml2.ports.values import address_pairs, dhcp_options, new_mac, new_or_same, requested_mac
 from neutrino.server.ml2.slaac import SlaacAddresses
 from neutrino.server.ml2.views import PORT_RENAMED, PORTS, reading_subnets, subnets_of
@@ -83,6 +84,8 @@ class Ports:
     def __post_init__(self) -> None:
         columns = {name: column for one in self.added for name, column in one.columns.items()}
         self.view = self.extensions.view("port", PORTS.extended(columns, {}))
+        of_port = sa.select(t.ports.c.network_id).where(t.ports.c.id == sa.bindparam("port")).scalar_subquery()
+        self._network_of_port = self.networks.view.load_kept(t.networks.c.id == of_port)
         self._drivers = self.operations.mechanisms.drivers
         self.slaac = SlaacAddresses(self.db, self.name_for)
         self.operations.undo["port"] = lambda port: self.delete(admin_context(), port["id"], None, checked=False)
@@ -105,6 +108,10 @@ class Ports:
     def target(self, context: Context, values: Object) -> Object:
         """Attributes of the port's network, for policy rules."""
         return self.networks.policy_target(context, values["network_id"], everyone=_sees_all_networks(context))
+
+    def _reading(self, context: Context, key: str) -> tuple[Read[Object | None], Read[list[Object]]]:
+        """A port, and its network."""
+        return self.view.reading(key), self._network_of_port(port=key, **viewed_by(context.project_id))
 
     def _completed(self, connection: Connection, ports: Iterable[Object]) -> Iterator[Object]:
         return completed(self.added, connection, ports)
@@ -254,8 +261,8 @@ class Ports:
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         with self.db.read() as connection:
             # Of any project: the pipeline has authorized the caller before.
-            before = self.view.get(connection, key, revision=revision)
-            network = self.networks.view.get(connection, before["network_id"], context.project_id)
+            loaded, networks = read_together(connection, *self._reading(context, key))
+            before, network = self.view.found(key, loaded, revision), networks[0]
             decided = self._decide_update(connection, context, before, values)
             pending = self.prepare_update(connection, before, decided, network, request=values)
             if pending is None:
@@ -384,9 +391,12 @@ class Ports:
     def delete(self, context: Context, key: str, revision: int | None, checked: bool = True) -> None:
         """`checked`: refused for ports that belong to a service, such as a router's interface."""
         with self.db.read() as connection:
-            before = self.view.get(connection, key, revision=revision)
-            network = self.networks.view.get(connection, before["network_id"], context.project_id)
-            using = uses_of(connection, self.uses, key)
+            port, network_of_port = self._reading(context, key)
+            (loaded,), (networks,), found = read_lists(
+                connection, [port], [network_of_port], reading_uses(self.uses, key)
+            )
+            before, network = self.view.found(key, loaded, revision), networks[0]
+            using = [use for uses in found for use in uses]
             for use in using if checked else ():
                 if use.check_delete is not None:
                     use.check_delete(connection, before)

@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Object
 from neutrino.server.context import Context
-from neutrino.server.db.reads import Lookup, read, scalars
+from neutrino.server.db.reads import Lookup, Read, scalars
 from neutrino.server.db.transaction import Transaction
 
 Write = Callable[[Transaction], object]
@@ -28,11 +28,12 @@ class PortUse:
     on_bind: Callable[[Transaction, Object], None] | None = None
 
 
-def uses_of(connection: Connection, uses: Sequence[PortUse], port_id: str) -> list[PortUse]:
-    """Those of the uses that have rows of a port, in one query."""
+def reading_uses(uses: Sequence[PortUse], port_id: str) -> list[Read[list[PortUse]]]:
+    """Those of the uses that have rows of a port, to be read together with other things; nothing if none can have."""
     columns = tuple((number, column) for number, use in enumerate(uses) for column in use.columns)
-    numbers = set(read(connection, _uses_of_port(columns)(port=port_id))) if columns else ()
-    return [uses[number] for number in sorted(numbers)]
+    if not columns:
+        return []
+    return [_uses_of_port(columns)(port=port_id).then(lambda numbers: [uses[number] for number in sorted({*numbers})])]
 
 
 @cache
