@@ -9,12 +9,12 @@ import os
 import ssl
 import threading
 from pathlib import Path
-from typing import Any
 
 from oslo_config import cfg
 
 from neutrino.cli.workers import Supervisor
 from neutrino.errors import RefusedToStart
+from neutrino.model.objects import Object
 from neutrino.server.tls import api_tls
 from neutrino.tls import CHECK_SECONDS, TlsFiles, Watch, memory_file
 
@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)
 GRANIAN_VERSIONS = {ssl.TLSVersion.TLSv1_2: "tls1.2", ssl.TLSVersion.TLSv1_3: "tls1.3"}
 
 
-def granian_options(files: TlsFiles | None) -> dict[str, Any]:
+def granian_options(files: TlsFiles | None) -> Object:
     """The arguments of granian's server: by them it checks the files, and prints https:// as its address."""
     from granian.constants import SSLProtocols
 

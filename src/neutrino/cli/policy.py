@@ -2,12 +2,12 @@
 
 import argparse
 import os
-from typing import Any
 
 from neutrino.cli import preflight
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.installed import SERVER_FILE, default_files
 from neutrino.cli.quiet import quiet
+from neutrino.configuration.options import Configuration
 from neutrino.server.policy.files import Fault, PolicyFileError, find
 
 GROUP = "oslo_policy"
@@ -33,7 +33,7 @@ def policy(args: argparse.Namespace) -> int:
     return 1 if faults else 0
 
 
-def faults_of(conf: Any) -> tuple[Fault, ...]:
+def faults_of(conf: Configuration) -> tuple[Fault, ...]:
     """Find faults of policy files: a server is assembled for it, as extension drivers have rules too. Nothing is opened."""
     from neutrino.server.main import assemble
 
@@ -46,7 +46,7 @@ def faults_of(conf: Any) -> tuple[Fault, ...]:
     return server.authorizer.faults
 
 
-def _select(conf: Any, file: str) -> None:
+def _select(conf: Configuration, file: str) -> None:
     """This file only, instead of those of the configuration."""
     from oslo_policy import opts
 

@@ -87,7 +87,7 @@ def agent_options() -> Groups:
 OPTIONS = {"server": server_options, "agent": agent_options}
 
 
-def _logging() -> list[Any]:
+def _logging() -> list[cfg.Opt]:
     (library,) = entry_points(group="oslo.config.opts", name="oslo.log")
     return [option for _, options in library.load()() for option in options]
 

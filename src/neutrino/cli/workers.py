@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from multiprocessing.util import Finalize
-from typing import Any
 
 import sqlalchemy as sa
 from granian.server import Server as Granian
@@ -124,7 +123,7 @@ class Supervisor(Granian):  # type: ignore[misc,valid-type]
         """Start new workers and end the old ones gracefully, one by one. From any thread."""
         super().signal_handler_reload()
 
-    def on_reload(self, hook: Callable[[], Any]) -> Callable[[], Any]:
+    def on_reload(self, hook: Callable[[], object]) -> Callable[[], object]:
         """Call the hook after SIGHUP, not if workers are replaced: then the feed keeps its connections."""
         super().on_reload(lambda: hook() if self._is_reload else None)
         return hook
@@ -170,7 +169,7 @@ def set_worker_signals() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian sets its own handler
 
 
-def application() -> Any:
+def application() -> Front:
     """Called by granian in each worker: the WSGI application."""
     # In all later threads too: only the one below receives it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -178,14 +177,14 @@ def application() -> Any:
     assert _server is not None
     # Granian's workers are multiprocessing's, which run finalizers at a regular end, and no atexit handlers.
     Finalize(None, _server.process.stop, exitpriority=0)
-    built = _front(_server, application_of(_server))
+    built = _front(_server)
     if _ready is not None:
         os.write(_ready[1], b".")
     return built
 
 
-def _front(server: Server, app: Any) -> Front:
-    conf = server.conf
+def _front(server: Server) -> Front:
+    app, conf = application_of(server), server.conf
     max_body = conf.oslo_middleware.max_request_body_size
     front = Front(app, config.api_threads(conf), max_body, server.db.adopt, server.db.leave)
     limits = Limits(conf.request_body_timeout, conf.client_min_rate)

@@ -34,6 +34,7 @@ from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import AgentState, shortened
 from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.metering import MeteredTraffic
+from neutrino.model.objects import Object
 from neutrino.tls import ClientContext
 
 LOG = logging.getLogger(__name__)
@@ -383,7 +384,7 @@ class FeedClient:
         options, address = self._options, self._address
         given = options.credential
         credential = given if isinstance(given, str) else given.read()
-        how: dict[str, Any] = {
+        how: Object = {
             "additional_headers": {m.HOST_HEADER: options.host, "Authorization": f"Bearer {credential}"},
             "logger": _FRAMES,
             "compression": None,

@@ -8,7 +8,7 @@ them reconnect at once.
 import hashlib
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -32,7 +32,7 @@ def digest_of_type(type_: type) -> str:
     return text_of(number_of(msgspec.json.encode(schema, order="deterministic")))
 
 
-def _without_descriptions(schema: object) -> Any:
+def _without_descriptions(schema: object) -> object:
     """Without docstrings, which change more often than fields. A field of that name is a mapping, and stays."""
     match schema:
         case dict():

@@ -94,7 +94,7 @@ class Lab:
 
     def popen(self, where: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[str]:
         """Start a command in the background; `neutrino lab down` ends it at the latest."""
-        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        pipes: Object = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         command, environment = self.command(where, argv), self.processes.environment()
         return subprocess.Popen(command, text=True, env=environment, **(pipes | options))
 

@@ -6,19 +6,20 @@ serve others too. Requests at the same moment may exceed a limit by what they cr
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
+from neutrino.server.db.sql import Column
 
 PER_OBJECT: Final = 100
 
 
 def check_number(
     connection: Connection,
-    column: sa.Column[Any],
+    column: Column,
     ids: Iterable[str],
     kind: str,
     what: str,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from wsgiref.types import WSGIApplication
 
 import sqlalchemy as sa
 
@@ -42,7 +43,7 @@ from neutrino.server.history import Changes
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.ipam.ip_availability import IpAvailability
 from neutrino.server.ipam.subnet_pools import AddressScopes, SubnetPools
-from neutrino.server.middleware import Wsgi, wrap
+from neutrino.server.middleware import wrap
 from neutrino.server.ml2.build import Core
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.plugin import QuotaPlugin
@@ -64,7 +65,7 @@ LOG = logging.getLogger(__name__)
 class Server:
     """An assembled server: the WSGI application, and the parts that commands and tests use."""
 
-    app: Wsgi
+    app: WSGIApplication
     conf: Configuration
     db: Database
     core: Core
@@ -219,7 +220,7 @@ def _start_metrics(server: Server) -> None:
     CONNECTIONS.watch(server.db.connections)
 
 
-def application(server: Server) -> Wsgi:
+def application(server: Server) -> WSGIApplication:
     """The WSGI application of an assembled server, in the process that serves requests."""
     logs.setup(server.conf)
     _start_metrics(server)

@@ -6,20 +6,18 @@ every process.
 
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterable
 from functools import cache
-from typing import Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from oslo_config import cfg
 
 from neutrino.configuration.findings import is_configured
 from neutrino.configuration.options import Configuration
-from neutrino.model.objects import Object
 from neutrino.server import config
 from neutrino.server.requests import Headers, observed
 from neutrino.server.ui import app as ui
 
-Wsgi = Callable[[Object, Callable[..., Any]], Any]
 HEALTH = "/healthcheck"
 CORS = {  # headers and methods of a dashboard in a browser; [cors] overrides it
     "allow_headers": ["X-Auth-Token", "X-Service-Token", "If-Match", "X-OpenStack-Request-ID"],
@@ -31,7 +29,7 @@ PLAIN = ("", "*/*", "text/plain")  # values of Accept
 OPEN = ("", "/", "/openapi.json")  # paths without authentication
 
 
-def wrap(app: Wsgi, conf: Configuration) -> Wsgi:
+def wrap(app: WSGIApplication, conf: Configuration) -> WSGIApplication:
     """The application inside its middleware, from the inside out: authentication, proxy headers, the guard against web
     pages (which needs the Host header before proxy headers replace it), the topology page, request ids, CORS, health check.
     """
@@ -50,20 +48,20 @@ def wrap(app: Wsgi, conf: Configuration) -> Wsgi:
     return _by_path((HEALTH,), _health_check(inner, conf), inner)
 
 
-def _health_check(app: Wsgi, conf: Configuration) -> Wsgi:
+def _health_check(app: WSGIApplication, conf: Configuration) -> WSGIApplication:
     """oslo.middleware's. Without options there is nothing to check: a load balancer gets the same answer from here."""
 
     @cache
-    def configured() -> Wsgi:
+    def configured() -> WSGIApplication:
         from oslo_middleware.healthcheck import Healthcheck
 
-        check: Wsgi = Healthcheck(app, conf)
+        check: WSGIApplication = Healthcheck(app, conf)
         return check
 
     if is_configured(conf, "healthcheck"):
         return configured()
 
-    def answer(environ: Object, start_response: Callable[..., Any]) -> Any:
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ.get("HTTP_ACCEPT", "") not in PLAIN:  # HTML or JSON
             return configured()(environ, start_response)
         if environ["REQUEST_METHOD"] == "HEAD":
@@ -75,42 +73,42 @@ def _health_check(app: Wsgi, conf: Configuration) -> Wsgi:
     return answer
 
 
-def _behind_proxy(app: Wsgi, conf: Configuration) -> Wsgi:
+def _behind_proxy(app: WSGIApplication, conf: Configuration) -> WSGIApplication:
     if not conf.oslo_middleware.enable_proxy_headers_parsing:
         return app
     from oslo_middleware.http_proxy_to_wsgi import HTTPProxyToWSGI
 
     options = cfg.ConfigOpts()  # not `conf`, which has an option of ours under the name that this class registers
-    proxied: Wsgi = HTTPProxyToWSGI(app, options)
+    proxied: WSGIApplication = HTTPProxyToWSGI(app, options)
     options.set_override("enable_proxy_headers_parsing", True, "oslo_middleware")
     return proxied
 
 
-def _below(prefix: str, special: Wsgi, other: Wsgi) -> Wsgi:
+def _below(prefix: str, special: WSGIApplication, other: WSGIApplication) -> WSGIApplication:
     folder = f"{prefix}/"
 
-    def dispatch(environ: Object, start_response: Callable[..., Any]) -> Any:
+    def dispatch(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
         return (special if path.startswith(folder) or path == prefix else other)(environ, start_response)
 
     return dispatch
 
 
-def _by_path(paths: Collection[str], special: Wsgi, other: Wsgi) -> Wsgi:
-    def dispatch(environ: Object, start_response: Callable[..., Any]) -> Any:
+def _by_path(paths: Collection[str], special: WSGIApplication, other: WSGIApplication) -> WSGIApplication:
+    def dispatch(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         return (special if environ.get("PATH_INFO", "") in paths else other)(environ, start_response)
 
     return dispatch
 
 
-def _authenticated(app: Wsgi, conf: Configuration) -> Wsgi:
+def _authenticated(app: WSGIApplication, conf: Configuration) -> WSGIApplication:
     from keystonemiddleware import auth_token
 
     protected = auth_token.AuthProtocol(app, {"oslo_config_config": conf, "oslo_config_project": "neutrino"})
     return _by_path(OPEN, app, protected)
 
 
-def _not_from_web_pages(app: Wsgi, conf: Configuration) -> Wsgi:
+def _not_from_web_pages(app: WSGIApplication, conf: Configuration) -> WSGIApplication:
     """Refuse requests of other sites' pages: without authentication, each would be an administrator's request.
 
     Browsers send Origin, or at least Sec-Fetch-Site. With DNS rebinding the page's own name resolves to this machine:
@@ -120,7 +118,7 @@ def _not_from_web_pages(app: Wsgi, conf: Configuration) -> Wsgi:
     own_names = {conf.bind_host.lower(), conf.host.lower()}
     allowed = _origins(conf)
 
-    def refusal(environ: Object) -> str:
+    def refusal(environ: WSGIEnvironment) -> str:
         host, origin = environ.get("HTTP_HOST", ""), environ.get("HTTP_ORIGIN")
         name = PORT.sub("", host).strip("[]").lower()
         if check_host and name and name not in own_names and not config.is_loopback(name):
@@ -135,7 +133,7 @@ def _not_from_web_pages(app: Wsgi, conf: Configuration) -> Wsgi:
         same = origin in allowed or origin.partition("://")[2].lower() == host.lower()
         return "" if same else f"A page of {origin[:255]!r} is not let in ([cors] allowed_origin)."
 
-    def guarded(environ: Object, start_response: Callable[..., Any]) -> Any:
+    def guarded(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         reason = refusal(environ)
         if not reason:
             return app(environ, start_response)
@@ -145,7 +143,7 @@ def _not_from_web_pages(app: Wsgi, conf: Configuration) -> Wsgi:
 
 
 def answer_error(
-    start_response: Callable[..., Any], status: str, type_: str, message: str, headers: Headers = ()
+    start_response: StartResponse, status: str, type_: str, message: str, headers: Headers = ()
 ) -> list[bytes]:
     """An error in the form of the API's, of a request that does not reach it."""
     body = json.dumps({"NeutronError": {"type": type_, "message": message, "detail": ""}}).encode()

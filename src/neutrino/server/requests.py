@@ -9,12 +9,13 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Final
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from neutrino import request_ids
 from neutrino.metrics.catalog import REQUESTS
-from neutrino.model.objects import Object
 
 LOG = logging.getLogger(__name__)
 # Names of oslo.middleware, which is not imported for them: it loads webob and jinja2.
@@ -22,8 +23,9 @@ ID_HEADER: Final = "x-openstack-request-id"
 ID_VARIABLE: Final = "openstack.request_id"  # in the environment
 CALLER_ID_VARIABLE: Final = "openstack.global_request_id"
 CALLER_ID: Final = re.compile(r"req-[a-f0-9]{8}(-[a-f0-9]{4}){3}-[a-f0-9]{12}$")
-Headers = Sequence[tuple[str, str]]
-Wsgi = Callable[[Object, Callable[..., Any]], Any]
+Header = tuple[str, str]
+Headers = Sequence[Header]
+Failure = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]  # of WSGI
 RESOURCE: Final = (
     "neutrino.resource"  # in the environment: the resource that a request is about, once its route is known
 )
@@ -37,7 +39,7 @@ _SECRET: Final = re.compile(r"((?:^|&)psk=)[^&]*")  # lists can be filtered by p
 ALL, WRITES, NONE = "all", "writes", "none"  # of log_requests
 
 
-def observed(app: Wsgi, log_requests: str, behind_proxy: bool = False) -> Wsgi:
+def observed(app: WSGIApplication, log_requests: str, behind_proxy: bool = False) -> WSGIApplication:
     """The application with a request id for every request, in the environment, the answer and the log lines.
 
     `behind_proxy`: the client's address is the one that the proxy has added to X-Forwarded-For.
@@ -45,7 +47,7 @@ def observed(app: Wsgi, log_requests: str, behind_proxy: bool = False) -> Wsgi:
     callers = "HTTP_" + ID_HEADER.upper().replace("-", "_")
     no_caller = request_ids.CALLER.get()
 
-    def handle(environ: Object, start_response: Callable[..., Any]) -> Any:
+    def handle(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         began = time.perf_counter()
         name = f"req-{uuid.uuid4()}"
         environ[ID_VARIABLE] = name
@@ -55,7 +57,7 @@ def observed(app: Wsgi, log_requests: str, behind_proxy: bool = False) -> Wsgi:
         answered = "500"  # if the application raises
         sent: Headers = ()
 
-        def start(status: str, headers: Headers, *rest: object) -> Any:
+        def start(status: str, headers: list[Header], *rest: Failure | None) -> Callable[[bytes], object]:
             nonlocal answered, sent
             answered, sent = status[:3], headers
             return start_response(status, [*headers, (ID_HEADER, name)], *rest)
@@ -77,7 +79,7 @@ def observed(app: Wsgi, log_requests: str, behind_proxy: bool = False) -> Wsgi:
     return handle
 
 
-def _client(environ: Object, behind_proxy: bool) -> str:
+def _client(environ: WSGIEnvironment, behind_proxy: bool) -> str:
     """The peer of the connection, or the last address of X-Forwarded-For: the nearest proxy wrote it, the client the rest.
 
     Not REMOTE_ADDR after oslo's proxy middleware, which prefers the first address of Forwarded: clients choose that one.
@@ -100,7 +102,7 @@ def _is_logged(log_requests: str, method: str, status: str) -> bool:
     return log_requests == ALL
 
 
-def _log(environ: Object, method: str, status: str, headers: Headers, seconds: float) -> None:
+def _log(environ: WSGIEnvironment, method: str, status: str, headers: Headers, seconds: float) -> None:
     """Write one line in the form of Neutron's, by which operators' tools recognise it."""
     query = _SECRET.sub(r"\1***", environ.get("QUERY_STRING", ""))
     path = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}{'?' if query else ''}{query}"

@@ -14,7 +14,7 @@ import dataclasses
 import hashlib
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, HostState, L2Options, LocalNetwork, LocalPort
@@ -48,7 +48,7 @@ class Unit(NamedTuple):
     """One owner's share of an extension: `render(*inputs)`. The function is pure, as its result is cached by the inputs."""
 
     owner: str  # use port_owner or network_owner where it is for one: the object is named in reports
-    inputs: tuple[Any, ...]
+    inputs: tuple[object, ...]
     render: Callable[..., Contribution]
 
 

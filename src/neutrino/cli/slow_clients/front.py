@@ -8,12 +8,13 @@ limit, so that neither takes all threads from the rest.
 import io
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Final
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from neutrino.server.middleware import Wsgi, answer_error
+from neutrino.server.middleware import answer_error
 
 CONNECTIONS: Final = 512  # of a worker; granian stops accepting beyond
 THREADS: Final = CONNECTIONS  # of granian: one per connection, so that no request waits for a thread, unseen by `watch`
@@ -25,8 +26,6 @@ CHUNK: Final = 64 * 1024
 BUSY: Final = "Too many requests are waiting for their bodies: try again."
 STREAMS: Final = "Too many clients are reading large lists: try again."
 INCOMPLETE: Final = "The connection ended before the request was complete, or the client was too slow."
-Environ = dict[str, Any]
-StartResponse = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,12 @@ class Front:
     """`enter` and `leave` are called before and after a request is handled, in its thread."""
 
     def __init__(
-        self, app: Wsgi, threads: int, max_body: int, enter: Callable[[], object], leave: Callable[[], object]
+        self,
+        app: WSGIApplication,
+        threads: int,
+        max_body: int,
+        enter: Callable[[], object],
+        leave: Callable[[], object],
     ) -> None:
         self._app, self._max_body, self._enter, self._leave = app, max_body, enter, leave
         self._slots: SimpleQueue[None] = SimpleQueue()  # not a semaphore, which is written in Python
@@ -58,7 +62,7 @@ class Front:
         self.in_progress = InProgress()
         self._streams: dict[_Stream, str] = {}  # to the addresses of their clients
 
-    def __call__(self, environ: Environ, start_response: StartResponse) -> Any:
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         thread, address = threading.get_ident(), environ.get("REMOTE_ADDR", "")
         if environ.get("CONTENT_LENGTH", "0") != "0" or "HTTP_TRANSFER_ENCODING" in environ:
             bodies = self.in_progress.bodies
@@ -86,7 +90,7 @@ class Front:
             del handled[thread]
         return answer if isinstance(answer, list) else self._sent(answer, address, start_response)
 
-    def _sent(self, answer: object, address: str, start_response: StartResponse) -> Any:
+    def _sent(self, answer: Iterable[bytes], address: str, start_response: StartResponse) -> Iterable[bytes]:
         """An answer in parts, which granian's thread sends; the application's thread is free."""
         if not _is_full(list(self._streams.copy().values()), address, MAX_STREAMS):
             return _Stream(answer, address, self._streams)
@@ -110,7 +114,7 @@ def _unavailable(start_response: StartResponse, message: str) -> list[bytes]:
 class _Stream:
     """An answer in parts; in `under_way` until it is sent, or its client is gone."""
 
-    def __init__(self, parts: Any, address: str, under_way: "dict[_Stream, str]") -> None:
+    def __init__(self, parts: Iterable[bytes], address: str, under_way: "dict[_Stream, str]") -> None:
         self._parts, self._iterator, self._under_way = parts, iter(parts), under_way
         under_way[self] = address
 
@@ -118,8 +122,7 @@ class _Stream:
         return self
 
     def __next__(self) -> bytes:
-        part: bytes = next(self._iterator)
-        return part
+        return next(self._iterator)
 
     def close(self) -> None:
         self._under_way.pop(self, None)
@@ -127,7 +130,7 @@ class _Stream:
             self._parts.close()
 
 
-def _body(environ: Environ, max_body: int) -> bytes | None:
+def _body(environ: WSGIEnvironment, max_body: int) -> bytes | None:
     """The body, or as much of it as shows that it is too large; None if the client did not send all of it.
 
     One above the limit is read up to READ_TO_THE_END: the HTTP server closes a connection with unread bytes, and a client

@@ -7,9 +7,10 @@ connection. All calls block for milliseconds, may be made from any thread, and r
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from neutrino.dataplane.openflow.trace import SwitchPort
+from neutrino.model.objects import Values
 
 
 class InspectionError(Exception):
@@ -66,7 +67,7 @@ class TrackedConnection:
         )
 
 
-Ruleset = Sequence[Mapping[str, Any]]
+Ruleset = Sequence[Values]
 """Objects of `nft -j list ruleset`, each under its type."""
 
 

@@ -8,7 +8,7 @@ import shutil
 import socket
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from neutrino.dataplane.inspection import api
 from neutrino.dataplane.netlink.api import NetlinkError
@@ -18,6 +18,7 @@ from neutrino.dataplane.program import ProgramError, run_program
 from neutrino.dataplane.protocols import linux
 from neutrino.dataplane.protocols.rtnetlink import NetlinkSocket, attribute, ip, number, read_attributes, text
 from neutrino.dataplane.protocols.unixctl import ControlError, control_connection
+from neutrino.model.objects import Object
 
 _SECONDS: Final = 10.0  # for a command of the switch
 _ROUTE = struct.Struct("=BBBBBBBBI")  # family, lengths of destination and source, tos, table, protocol, scope, type
@@ -110,7 +111,7 @@ class RealInspection:
             return ()
         output = self._run(namespace, ["nft", "-j", "-n", "list", "ruleset"])
         try:
-            found: list[dict[str, Any]] = json.loads(output)["nftables"]
+            found: list[Object] = json.loads(output)["nftables"]
         except (ValueError, KeyError) as error:
             raise api.InspectionError(f"{namespace}: nft printed no list of rules: {error}") from error
         return found

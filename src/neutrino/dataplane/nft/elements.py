@@ -12,6 +12,7 @@ import ipaddress
 from typing import Any
 
 from neutrino.caches import cached
+from neutrino.model.objects import Object
 
 _LIMIT = " limit "
 _UNITS = {
@@ -104,7 +105,7 @@ def _side(value: Any) -> str:
             return repr(value)  # of a kind that we never render: it equals nothing
 
 
-def type_from_json(found: dict[str, Any]) -> str:
+def type_from_json(found: Object) -> str:
     """The type of a set or map, as it is written."""
     sides = [found["type"], *([found["map"]] if "map" in found else [])]
     return " : ".join(" . ".join(side) if isinstance(side, list) else side for side in sides)

@@ -6,7 +6,6 @@ of it nft's own. Text goes in on standard input, and everything in one run is on
 
 import dataclasses
 import json
-from typing import Any
 
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
@@ -23,6 +22,7 @@ from neutrino.dataplane.nft.api import (
 )
 from neutrino.dataplane.nft.elements import element_from_json, key_of, type_from_json
 from neutrino.dataplane.program import ProgramError, run_program
+from neutrino.model.objects import Object
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RealNft:
     namespaces: Namespaces = dataclasses.field(default_factory=Namespaces)
 
     def read(self, namespace: str) -> dict[str, TableState]:
-        by_path: dict[str, list[dict[str, Any]]] = {}
+        by_path: dict[str, list[Object]] = {}
         # All tables at once: listing one that does not exist is an error, and each run costs 3 ms.
         for item in json.loads(self._run(namespace, ["-j", "-n", "list", "ruleset"]))["nftables"]:
             ((what, value),) = item.items()
@@ -89,7 +89,7 @@ def _still_missing(change: ElementChange, state: TableState) -> ElementChange:
 # --- reading JSON ---
 
 
-def _table_state(objects: list[dict[str, Any]]) -> TableState:
+def _table_state(objects: list[Object]) -> TableState:
     digest = ""
     hooks: dict[str, Hook | None] = {}
     marks: dict[str, list[str]] = {}
@@ -113,7 +113,7 @@ def _table_state(objects: list[dict[str, Any]]) -> TableState:
     return TableState(digest, chains, elements, counters)
 
 
-def _hook(chain: dict[str, Any]) -> Hook | None:
+def _hook(chain: Object) -> Hook | None:
     if "hook" not in chain:
         return None
     return Hook(chain["type"], chain["hook"], int(chain["prio"]), chain.get("policy", "accept"))

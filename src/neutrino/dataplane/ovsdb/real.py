@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from neutrino.dataplane.ovsdb import api, json_parser
+from neutrino.model.objects import Object
 
 # The `ovs` library imports eventlet where it is installed, and then uses its green threads instead of Python's.
 sys.modules.setdefault("eventlet", None)  # type: ignore[arg-type]
@@ -207,7 +208,7 @@ class RealOvsdb:
             if bridge.name != change.bridge and change.name in bridge.ports:
                 raise api.OvsdbError(f"port {change.name} is on bridge {bridge.name}")
 
-    def _set(self, transaction: Any, table: str, name: str, columns: dict[str, Any]) -> None:
+    def _set(self, transaction: Any, table: str, name: str, columns: Object) -> None:
         """Set the columns that have a value; of a map, the given keys."""
         for column, value in columns.items():
             if value:

@@ -3,7 +3,6 @@
 import logging
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -21,6 +20,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists, update_row
 from neutrino.server.db.session import retried
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.scheduling.loads import Loads
 from neutrino.server.scheduling.placements import PlacementTable, choose
@@ -108,7 +108,7 @@ class BgpScheduler(AgentScheduler):
             raise DrAgentNotHostingBgpSpeaker(bgp_speaker_id=object_id, agent_id=agent_id)
 
 
-def _agent(connection: Connection, agent_id: str) -> Any:
+def _agent(connection: Connection, agent_id: str) -> NamedRow:
     found = connection.execute(
         sa.select(t.agents.c.agent_type, t.agents.c.admin_state_up).where(t.agents.c.id == agent_id)
     ).first()

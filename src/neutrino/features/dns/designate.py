@@ -8,7 +8,6 @@ import ipaddress
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from oslo_config import cfg
@@ -30,7 +29,7 @@ class Answer:
 
 
 # method, path, query, body, project to act as (None: the service's own)
-Call = Callable[[str, str, Mapping[str, str] | None, Any, str | None], Answer]
+Call = Callable[[str, str, Mapping[str, str] | None, object, str | None], Answer]
 
 
 @dataclass(frozen=True)

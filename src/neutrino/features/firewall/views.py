@@ -22,6 +22,7 @@ from neutrino.features.firewall.tables import (
 )
 from neutrino.model.objects import Object
 from neutrino.server.context import Context
+from neutrino.server.db.sql import Column
 from neutrino.server.db.view import PROJECT, Added, FilterRule, View, among, own_ids, viewed_by
 from neutrino.server.errors import ApiError
 
@@ -39,17 +40,17 @@ def _view(table: sa.Table, not_found: type[ApiError], **more: Any) -> View:
     )
 
 
-def _having(column: sa.Column[Any], member: sa.Column[Any], key: sa.Column[Any]) -> FilterRule:
+def _having(column: Column, member: Column, key: Column) -> FilterRule:
     """The filter of a list attribute: objects with one of the values as a member."""
     return lambda values: key.in_(sa.select(column).where(member.in_(list(values))))
 
 
 def _lists(
-    of: sa.Column[Any], member: sa.Column[Any], empty: Callable[[], Any]
-) -> Callable[[Connection, Sequence[Object]], Iterable[Any]]:
+    of: Column, member: Column, empty: Callable[[], object]
+) -> Callable[[Connection, Sequence[Object]], Iterable[object]]:
     """Reads the members of each row's object, ordered; `empty` for those without any."""
 
-    def read(connection: Connection, rows: Sequence[Object]) -> list[Any]:
+    def read(connection: Connection, rows: Sequence[Object]) -> list[object]:
         found: dict[str, list[str]] = defaultdict(list)
         keys = [row["id"] for row in rows]
         for start in range(0, len(keys), MAX_PARAMETERS):

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from neutrino.features.qos.errors import QosRuleNotSupported
 from neutrino.features.qos.resources import QOS_RULES
@@ -59,8 +58,8 @@ def _enforces(support: QosSupport, rule: Rule) -> bool:
     return parameters is not None and all(rule[name] in values for name, values in parameters.items())
 
 
-def _described(name: str, values: range | Sequence[Any]) -> Object:
+def _described(name: str, values: range | Sequence[object]) -> Object:
     if isinstance(values, range):
-        shown: Any = {"start": values.start, "end": values.stop - 1}
+        shown: object = {"start": values.start, "end": values.stop - 1}
         return {"parameter_name": name, "parameter_type": "range", "parameter_values": shown}
     return {"parameter_name": name, "parameter_type": "choices", "parameter_values": list(values)}

@@ -4,7 +4,6 @@ Without a policy none of these checks reads anything.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -22,6 +21,7 @@ from neutrino.server.access.sharing import SHARED, Shareable
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.sql import Column
 from neutrino.server.db.view import shareable_view
 from neutrino.server.ml2.attributes import Drivers
 
@@ -36,7 +36,7 @@ _HOLDERS = {
 }
 
 
-def _columns() -> dict[str, sa.Column[Any]]:
+def _columns() -> dict[str, Column]:
     return {kind: t.metadata.tables[table].c[column] for kind, (table, column) in _HOLDERS.items()}
 
 

@@ -29,6 +29,7 @@ from neutrino.server.api.stages.body import items_to_create
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.ipam import subnet_pools
 from neutrino.server.policy.authorizer import Authorizer
 
@@ -114,7 +115,7 @@ class AutoTopology:
         with contextlib.suppress(errors.NotFound):
             self.core.networks.delete(context, network_id, None)
 
-    def _find(self, project_id: str) -> Any:
+    def _find(self, project_id: str) -> NamedRow | None:
         with self.db.read() as connection:
             return connection.execute(
                 sa.select(auto_allocated_topologies.c.network_id, auto_allocated_topologies.c.router_id).where(

@@ -37,7 +37,7 @@ class PlacementResponse(NamedTuple):
     body: Any
 
 
-Call = Callable[[str, str, Any], PlacementResponse]  # method, path, body
+Call = Callable[[str, str, object], PlacementResponse]  # method, path, body
 
 
 def _accepted(answer: PlacementResponse, what: str, *further: int) -> Any:

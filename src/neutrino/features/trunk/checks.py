@@ -1,7 +1,6 @@
 """Which ports may be the parent or a subport of a trunk. Reads only; what changes before the write makes it fail."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -14,7 +13,7 @@ from neutrino.features.trunk.errors import (
 )
 from neutrino.features.trunk.resources import INHERIT, VLAN, VLANS, parse_subports
 from neutrino.features.trunk.views import parents_among, subports_among
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.api import types as at
 from neutrino.server.context import Context
@@ -24,7 +23,7 @@ from neutrino.server.db.view import View
 from neutrino.server.ml2.views import NETWORKS
 from neutrino.server.query import Query
 
-Allows = Callable[[Context, str, Mapping[str, Any]], bool]
+Allows = Callable[[Context, str, Values], bool]
 SEES_VLAN = "get_network:provider:segmentation_id"
 _NETWORKS = sa.select(t.networks.c.id, t.networks.c.mtu, t.networks.c.network_type, t.networks.c.segmentation_id)
 

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -23,7 +22,7 @@ from neutrino.model.objects import Object
 from neutrino.model.routing import Router
 from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection, VpnService
 from neutrino.server.db import tables as t
-from neutrino.server.db.sql import NamedRow
+from neutrino.server.db.sql import Expression, NamedRow
 from neutrino.server.feed.declarations import Feed, Part, Placed
 from neutrino.server.feed.readers.rows import Ids, grouped, read_rows, texts
 from neutrino.server.feed.records import RouterRecord
@@ -32,7 +31,7 @@ from neutrino.server.feed.reports.rules import UP_OR_DOWN, ReportedStatus
 _v, _c, _ike, _ipsec = vpnservices.c, ipsec_site_connections.c, ikepolicies.c, ipsecpolicies.c
 
 
-def _labelled(table: sa.Table, prefix: str) -> Iterable[Any]:
+def _labelled(table: sa.Table, prefix: str) -> Iterable[Expression]:
     return (column.label(f"{prefix}_{column.name}") for column in table.c)
 
 

@@ -4,10 +4,9 @@ These objects have neither timestamps nor tags in the API. `revision_number` is 
 exclude each other by it.
 """
 
-from typing import Any
-
 import sqlalchemy as sa
 
+from neutrino.server.db.sql import Columns
 from neutrino.server.db.tables.columns import (
     History,
     flags,
@@ -22,7 +21,7 @@ from neutrino.server.db.tables.columns import (
 )
 
 
-def _object(name: str, kind: str, *parts: Any) -> sa.Table:
+def _object(name: str, kind: str, *parts: Columns | sa.schema.SchemaItem) -> sa.Table:
     return table(
         name,
         primary_id(),

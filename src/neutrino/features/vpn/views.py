@@ -1,7 +1,5 @@
 """Reading VPN objects: the views of the API, and the addresses of a router's gateway, from which tunnels are set up."""
 
-from typing import Any
-
 import sqlalchemy as sa
 
 from neutrino.features.router.tables import routers
@@ -19,7 +17,7 @@ from neutrino.server.db.view import View
 _HIDDEN = ("revision_number",)
 
 
-def gateway_address(ip_version: int) -> sa.ScalarSelect[Any]:
+def gateway_address(ip_version: int) -> sa.ScalarSelect[str]:
     """The address of the gateway of a VPN service's router. Not stored: the gateway may get other addresses."""
     return (
         sa.select(sa.func.min(t.ip_allocations.c.ip_address))

@@ -4,19 +4,19 @@ all projects.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
 from neutrino.model.objects import Values
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import delete_row, new_id
+from neutrino.server.db.sql import Row
 from neutrino.server.db.transaction import Transaction
 
 SHARED, EXTERNAL = "access_as_shared", "access_as_external"
 EVERYONE = "*"
 # Who uses an object: the column with the project of the user, the column with the object's id, and further conditions.
-Users = Sequence[tuple[Any, ...]]
+Users = Sequence[Row]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import uuid
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from wsgiref.types import WSGIApplication
 
 import falcon
 import msgspec
@@ -113,7 +113,7 @@ class JsonSuffix:
 
 def build_app(
     routes: Iterable[Route], authentication: Authentication, *, max_body: int, typed: bool, public: Iterable[Route]
-) -> Any:
+) -> WSGIApplication:
     """`public` routes need no authentication. `typed`: a body must have the content type of JSON."""
     app = falcon.App(middleware=[JsonSuffix()])
     app.req_options.strip_url_path_trailing_slash = True
@@ -163,7 +163,7 @@ def _positional(path: str) -> str:
     return _PARAMETER.sub(lambda match: f"{{part{next(counter)}}}", path)
 
 
-def _not_found(req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
+def _not_found(req: falcon.Request, resp: falcon.Response, **_: object) -> None:
     raise errors.HTTPNotFound(f"The API has no path {req.path[:255]!r}.")
 
 
@@ -171,7 +171,7 @@ def _write_error(resp: falcon.Response, status: int, type_: str, message: str) -
     write(resp, Reply(status, {"NeutronError": {"type": type_, "message": message, "detail": ""}}))
 
 
-def _api_error(req: falcon.Request, resp: falcon.Response, error: errors.ApiError, params: Any) -> None:
+def _api_error(req: falcon.Request, resp: falcon.Response, error: errors.ApiError, params: object) -> None:
     if error.retry_after is not None:
         resp.set_header("Retry-After", str(error.retry_after))
     _write_error(resp, error.status, error.type, error.message)
@@ -180,7 +180,7 @@ def _api_error(req: falcon.Request, resp: falcon.Response, error: errors.ApiErro
 HTTP_NAMES = {404: "HTTPNotFound", 405: "HTTPMethodNotAllowed", 413: "HTTPRequestEntityTooLarge"}
 
 
-def _http_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
+def _http_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: object) -> None:
     status = error.status_code
     if error.headers:
         resp.set_headers(error.headers)
@@ -198,7 +198,7 @@ def _not_allowed(req: falcon.Request, allowed: str) -> str:
     return f"{req.method} is not allowed on this path, but {', '.join(first)}{' and ' if first else ''}{last}."
 
 
-def _unexpected(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
+def _unexpected(req: falcon.Request, resp: falcon.Response, error: Exception, params: object) -> None:
     """A defect of this server: logged with its cause; the client gets the request id only."""
     request_id = req.env.get("openstack.request_id", "")
     LOG.exception("%s %s failed (%s)", req.method, req.path, request_id)

@@ -56,7 +56,7 @@ def _columns(table: sa.Table) -> dict[str, bool]:
 _encoder = msgspec.json.Encoder()
 
 
-def encode(value: Any) -> str:
+def encode(value: object) -> str:
     return _encoder.encode(value).decode()
 
 

@@ -81,7 +81,7 @@ async def _watch_file(db: Database, woken: Callable[[], None], interval: float) 
             os.close(watch)
 
 
-def _data_version(db: Database) -> Any:
+def _data_version(db: Database) -> object:
     """SQLite's counter of commits by other connections; reading it touches shared memory, not the disk."""
     with db.read() as connection:
         # Comparable on one connection only, which this thread keeps; after a new one there is one needless wake-up.

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Object
 from neutrino.server.api.definition import Attribute, Resource
 from neutrino.server.context import Context
 from neutrino.server.db.reads import Read
+from neutrino.server.db.sql import Expression
 
 BATCH = 500
 Drivers = Mapping[str, object]  # mechanism drivers by name
@@ -36,7 +36,7 @@ class NetworkAttributes:
 class PortAttributes:
     definitions: Sequence[Attribute]
     # Expressions of the statement that reads ports. Mechanism drivers get their values with a port that they bind.
-    columns: Mapping[str, sa.ColumnElement[Any]]
+    columns: Mapping[str, Expression]
     # Their values in a new port, from the request and the network.
     of_new_port: Callable[[Object, Object], Object]
     # Refuses new ports, or an update before the port is bound.

@@ -85,7 +85,7 @@ class QosSupport:
 
     vnic_types: frozenset[str]  # of ports that are not bound yet
     vif_types: frozenset[str]  # of bound ports
-    rules: Mapping[str, Mapping[str, range | Sequence[Any]]]  # by type of rule, the values of each parameter
+    rules: Mapping[str, Mapping[str, range | Sequence[object]]]  # by type of rule, the values of each parameter
 
 
 @runtime_checkable

@@ -88,7 +88,7 @@ class Extensions:
         return [getattr(driver, name) for driver in self._drivers if hasattr(driver, name)]
 
 
-def _default(attribute: Attribute) -> Any:
+def _default(attribute: Attribute) -> object:
     return None if attribute.default in (UNSET, REQUIRED) else attribute.default
 
 

@@ -2,7 +2,6 @@
 
 import ipaddress
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -12,7 +11,7 @@ from neutrino.server import errors
 from neutrino.server.access import sharing
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Read, read
-from neutrino.server.db.sql import Condition, Expression, Selection
+from neutrino.server.db.sql import Column, Condition, Expression, Selection
 from neutrino.server.db.view import PROJECT, FilterRule, View, among, one_of, own_ids, shared_ids, shared_with_viewer
 from neutrino.server.ipam.delegated import POOL, is_delegated
 from neutrino.server.ml2.driver_api import Segment
@@ -97,7 +96,7 @@ def _on_networks(network_ids: Selection) -> Selection:
     return sa.select(subnet.c.id).where(subnet.c.network_id.in_(network_ids))
 
 
-def _of_network(column: sa.Column[Any], network_id: sa.Column[str]) -> Expression:
+def _of_network(column: Column, network_id: sa.Column[str]) -> Expression:
     return sa.select(column).where(t.networks.c.id == network_id).scalar_subquery()
 
 

@@ -79,8 +79,8 @@ class _Loaded:
     rule_set: RuleSet
     signature: Signature  # of the files
     dependencies: dict[tuple[str, ...], Dependencies] = field(default_factory=dict)
-    decisions: dict[tuple[Any, ...], bool] = field(default_factory=dict)
-    visibilities: dict[tuple[Any, ...], Visibility] = field(default_factory=dict)
+    decisions: dict[tuple[object, ...], bool] = field(default_factory=dict)
+    visibilities: dict[tuple[object, ...], Visibility] = field(default_factory=dict)
 
     @property
     def rules(self) -> Any:
@@ -267,7 +267,7 @@ class Authorizer:
         needs = dependencies.keys
         if dependencies.whole:
             needs = tuple(dict.fromkeys([*needs, *resource.visible, *RELATED_ATTRIBUTES]))
-        cache: dict[tuple[Any, ...], frozenset[str] | None] = {}
+        cache: dict[tuple[object, ...], frozenset[str] | None] = {}
 
         def attributes(target: Row) -> frozenset[str]:
             return frozenset(name for name, rule in guarded.items() if not self.allows(context, rule, target))

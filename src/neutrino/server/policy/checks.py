@@ -20,7 +20,7 @@ class FieldCheck(policy.Check):
         self.pattern = re.compile(value[1:]) if value.startswith("~") else None
         self.value: Any = {"True": True, "False": False}.get(value, value)
 
-    def __call__(self, target: Values, credentials: Values, enforcer: Any, current_rule: Any = None) -> bool:
+    def __call__(self, target: Values, credentials: Values, enforcer: object, current_rule: object = None) -> bool:
         # A port or a subnet has the attributes of its network as "network:...".
         actual = target.get(f"network:{self.field}") if self.resource == "networks" else None
         if actual is None:
@@ -33,7 +33,7 @@ class FieldCheck(policy.Check):
 policy.register("field", FieldCheck)
 
 
-def parse(rule: Any) -> Any:
+def parse(rule: object) -> Any:
     """The check of a rule."""
     rules: Object = {"": rule}
     return policy.Rules.from_dict(rules)[""]

@@ -47,7 +47,7 @@ class Override:
     """A rule of a file, as it is written there."""
 
     path: str
-    value: Any
+    value: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def read(paths: tuple[str, ...]) -> tuple[dict[str, Override], list[Fault]]:
     faults = []
     for path in paths:
         try:
-            contents: Any = policy.parse_file_contents(Path(path).read_bytes())
+            contents: object = policy.parse_file_contents(Path(path).read_bytes())
             if not isinstance(contents, dict) or not all(isinstance(name, str) for name in contents):
                 raise ValueError("it is not a mapping of names of rules to checks")
             found.update({name: Override(path, value) for name, value in contents.items()})
@@ -87,7 +87,7 @@ def read(paths: tuple[str, ...]) -> tuple[dict[str, Override], list[Fault]]:
     return found, faults
 
 
-def parse(value: Any) -> Any:
+def parse(value: object) -> Any:
     """The check of a rule; ValueError with the reason if it has none, or one that could not be evaluated."""
     if not isinstance(value, str | list):
         raise ValueError('it has no check: write "@" to allow everyone, "!" to refuse everyone')

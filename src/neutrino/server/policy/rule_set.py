@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from oslo_config import cfg
 from oslo_policy import policy
@@ -78,7 +77,7 @@ def build(conf: cfg.ConfigOpts, all_defaults: Defaults, files: Files, removed: I
     return RuleSet(_enforcer(conf, checks, default), tuple(faults), frozenset(broken), False, for_projects)
 
 
-def _enforcer(conf: cfg.ConfigOpts, checks: Object, default_rule: Any) -> policy.Enforcer:
+def _enforcer(conf: cfg.ConfigOpts, checks: Object, default_rule: str | None) -> policy.Enforcer:
     enforcer = policy.Enforcer(conf, default_rule=default_rule, use_conf=False)
     enforcer.set_rules(checks)
     return enforcer

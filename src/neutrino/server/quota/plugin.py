@@ -12,7 +12,7 @@ the counters.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -52,7 +52,7 @@ class QuotaPlugin:
 
     def routes(self, authorizer: Authorizer) -> list[Route]:
         base, member = f"{PREFIX}/quotas", f"{PREFIX}/quotas/{{key}}"
-        handlers: tuple[tuple[str, str, str, Callable[[Request], Any]], ...] = (
+        handlers: tuple[tuple[str, str, str, Callable[[Request], Object | None]], ...] = (
             ("GET", base, "get_quota", lambda request: {"quotas": self._of_all_projects()}),
             ("GET", member, "get_quota", lambda request: {"quota": self._limits(request.key)}),
             ("GET", f"{member}/default", "get_quota", lambda request: {"quota": self.quotas.defaults}),
@@ -61,7 +61,7 @@ class QuotaPlugin:
             ("DELETE", member, "delete_quota", self._delete),
         )
 
-        def checked(rule: str, handler: Callable[[Request], Any], request: Request) -> Reply:
+        def checked(rule: str, handler: Callable[[Request], Object | None], request: Request) -> Reply:
             # Everyone reads the quota of the own project, as in Neutron.
             if rule != "get_quota" or not request.key or request.key != request.context.project_id:
                 target = {"project_id": request.key, "tenant_id": request.key} if request.key else {}

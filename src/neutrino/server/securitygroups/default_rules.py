@@ -7,7 +7,6 @@ there, so that no new group gets a rule twice.
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -73,8 +72,8 @@ def first_rules(templates: Sequence[Object], group_id: str) -> list[Rule]:
     return [check_rule({**template, "remote_group_id": _remote(template, group_id)}) for template in templates]
 
 
-def _remote(template: Object, group_id: str) -> Any:
-    remote = template["remote_group_id"]
+def _remote(template: Object, group_id: str) -> str | None:
+    remote: str | None = template["remote_group_id"]
     return group_id if remote == PARENT_GROUP else remote
 
 

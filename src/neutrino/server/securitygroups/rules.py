@@ -9,7 +9,6 @@ other instead of deadlocking.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -21,6 +20,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database, retried
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
@@ -163,7 +163,7 @@ def remove_rules_touching(tx: Transaction, group_id: str) -> None:
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def _find_group(connection: Connection, group_id: str) -> Any:
+def _find_group(connection: Connection, group_id: str) -> NamedRow:
     found = connection.execute(_GROUP, {"key": group_id}).first()
     if found is None:
         raise errors.SecurityGroupNotFound(id=group_id)

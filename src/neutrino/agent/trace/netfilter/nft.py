@@ -10,9 +10,10 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from neutrino.dataplane.inspection.api import Ruleset
+from neutrino.model.objects import Values
 
 ACCEPT, DROP, REJECT, RETURN = "accept", "drop", "reject", "return"
 INVALID, ESTABLISHED, NEW = 1, 2, 8  # bits of the connection state
@@ -84,7 +85,7 @@ class Rules:
 
     def __init__(self, ruleset: Ruleset) -> None:
         self._chains: dict[tuple[str, str], Chain] = {}
-        self._rules: defaultdict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+        self._rules: defaultdict[tuple[str, str], list[Values]] = defaultdict(list)
         self._sets: dict[tuple[str, str], list[Any]] = {}
         for item in ruleset:
             for what, value in item.items():
@@ -127,7 +128,7 @@ class Rules:
                 return verdict
         return ""
 
-    def _rule(self, table: str, rule: Mapping[str, Any], packet: NftPacket, hits: list[Hit], depth: int) -> str:
+    def _rule(self, table: str, rule: Values, packet: NftPacket, hits: list[Hit], depth: int) -> str:
         text = f"{table} {rule['chain']}: {json.dumps(rule.get('expr', []), separators=(',', ':'))}"
         commented, counter = "comment" in rule, ""
         try:
@@ -174,7 +175,7 @@ class Rules:
 
     # --- matches ------------------------------------------------------------------------------------------------------
 
-    def _match(self, table: str, match: Mapping[str, Any], packet: NftPacket) -> bool:
+    def _match(self, table: str, match: Values, packet: NftPacket) -> bool:
         left = self._value(table, match["left"], packet)
         if left is None:  # the packet has no such header
             return False
@@ -218,7 +219,7 @@ class Rules:
                 return held[1] if is_map else True
         return None
 
-    def _vmap(self, table: str, value: Mapping[str, Any], packet: NftPacket, hits: list[Hit], depth: int) -> str:
+    def _vmap(self, table: str, value: Values, packet: NftPacket, hits: list[Hit], depth: int) -> str:
         found = self._lookup(table, value, packet)
         if not isinstance(found, Mapping):
             return ""
@@ -230,7 +231,7 @@ class Rules:
             return RETURN if name == "goto" else ""
         return str(name)
 
-    def _lookup(self, table: str, value: Mapping[str, Any], packet: NftPacket) -> Any:
+    def _lookup(self, table: str, value: Values, packet: NftPacket) -> Any:
         """The value of a map for a packet."""
         key, data = self._value(table, value["key"], packet), value["data"]
         if key is None or (isinstance(key, tuple) and None in key):
@@ -270,7 +271,7 @@ class Rules:
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    def _mangle(self, table: str, value: Mapping[str, Any], packet: NftPacket) -> None:
+    def _mangle(self, table: str, value: Values, packet: NftPacket) -> None:
         ((kind, key),) = value["key"].items()
         number = self._number(table, value["value"], packet)
         if kind == "meta" and key["key"] == "mark":
@@ -280,7 +281,7 @@ class Rules:
         elif not (kind == "payload" or (kind == "meta" and key["key"] in ("priority", "pkttype"))):
             raise NotUnderstood(f"change of {kind} {key.get('key')}")
 
-    def _translate(self, table: str, name: str, value: Mapping[str, Any], packet: NftPacket) -> str:
+    def _translate(self, table: str, name: str, value: Values, packet: NftPacket) -> str:
         """The translation in words; empty if a map has no entry for the packet, so that the rule does not match."""
         address = self._value(table, value["addr"], packet) if "addr" in value else None
         if "addr" in value and address is None:
@@ -310,8 +311,8 @@ def _end(address: str, port: int, packet: NftPacket) -> str:
     return f"{address} port {port}" if packet.protocol in _WITH_PORTS else address
 
 
-def _meta(key: str, packet: NftPacket) -> Any:
-    known = {
+def _meta(key: str, packet: NftPacket) -> int | str:
+    known: dict[str, int | str] = {
         "iifname": packet.iif,
         "oifname": packet.oif,
         "l4proto": packet.protocol,
@@ -326,8 +327,9 @@ def _meta(key: str, packet: NftPacket) -> Any:
     return known[key]
 
 
-def _payload(protocol: str, field: str, packet: NftPacket) -> Any:
+def _payload(protocol: str, field: str, packet: NftPacket) -> int | str | None:
     """None where the packet has no such header."""
+    known: dict[str, int | str]
     if protocol in ("ip", "ip6"):
         if packet.version != (4 if protocol == "ip" else 6):
             return None
@@ -359,7 +361,7 @@ def _payload(protocol: str, field: str, packet: NftPacket) -> Any:
     return known[field]
 
 
-def _connection(key: str, packet: NftPacket) -> Any:
+def _connection(key: str, packet: NftPacket) -> int:
     known = {
         "state": packet.ct_state,
         "status": packet.ct_status,
@@ -399,7 +401,7 @@ def _covers(pattern: Any, value: Any) -> bool:
     return bool(pattern == value)
 
 
-def _is_address(text: Any) -> bool:
+def _is_address(text: object) -> TypeGuard[str]:
     if not isinstance(text, str):
         return False
     try:

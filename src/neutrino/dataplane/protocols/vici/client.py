@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from neutrino.dataplane.protocols.vici.protocol import (
     MAX_PACKET,
@@ -69,7 +69,7 @@ class Vici:
             async with self._lock:
                 await self._ask(ViciPacket(Type.REGISTER, event))
 
-    async def command(self, name: str, message: Message | None = None) -> Mapping[str, Any]:
+    async def command(self, name: str, message: Message | None = None) -> Message:
         """The answer; ViciError if charon refuses it."""
         async with self._lock:
             answer = (await self._ask(ViciPacket(Type.REQUEST, name, message or {}))).message

@@ -7,7 +7,7 @@ was read: if the router loses its gateway or interface meanwhile, the associatio
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -389,7 +389,7 @@ def _associate(
     return Association(new, port, tuple(sorted(revisions.items())))  # sorted: concurrent requests lock in one order
 
 
-def _chosen_router(connection: Connection, context: Context, router_id: str, external_network_id: str) -> Any:
+def _chosen_router(connection: Connection, context: Context, router_id: str, external_network_id: str) -> NamedRow:
     """The router of a request, as `router_between` gives it.
 
     That it reaches the port, by routes over other routers, is for its owner to see to, as in Neutron.
@@ -405,7 +405,7 @@ def _chosen_router(connection: Connection, context: Context, router_id: str, ext
     return row
 
 
-def router_between(connection: Connection, subnet_id: str, external_network_id: str, port_id: str) -> Any:
+def router_between(connection: Connection, subnet_id: str, external_network_id: str, port_id: str) -> NamedRow:
     """The router from a port's subnet to an external network: the subnet's gateway if it is one of several.
 
     A row with its id, its revision, and whether it is distributed.

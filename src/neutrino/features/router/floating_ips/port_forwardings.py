@@ -4,8 +4,6 @@ A floating IP with port forwardings is associated with no port itself; its route
 Forwardings are written on the floating IP's revision, so two requests cannot forward the same external port.
 """
 
-from typing import Any
-
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
@@ -24,6 +22,7 @@ from neutrino.server.collection import ChildCollection, child_view
 from neutrino.server.context import Context
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.session import Database
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import UNLIMITED, Transaction
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.quota.quotas import Quotas
@@ -95,7 +94,7 @@ class PortForwardings(ChildCollection):
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _router_of(connection: Connection, context: Context, floating_ip: Object, new: Object) -> Any:
+def _router_of(connection: Connection, context: Context, floating_ip: Object, new: Object) -> NamedRow:
     """The router from the internal port to the floating IP's network; all forwardings of one have the same."""
     port = PORTS.get(connection, new["internal_port_id"], context.project_id, everyone=context.is_admin)
     ipv4 = [f for f in port["fixed_ips"] if ":" not in f["ip_address"]]

@@ -6,7 +6,7 @@ The ports are ordinary ports, bound and recorded by the core plugin. Everything 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -21,6 +21,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, Read, read, read_together
 from neutrino.server.db.session import Stale
+from neutrino.server.db.sql import Row
 from neutrino.server.ipam.allocation import Allocator
 from neutrino.server.ml2.driver_api import VIF_FAILED
 from neutrino.server.ml2.networks import Networks
@@ -59,7 +60,7 @@ _AGENTS = Lookup(
 )
 
 
-def _router_ports(rows: Sequence[Sequence[Any]]) -> tuple[RouterPort, ...]:
+def _router_ports(rows: Sequence[Row]) -> tuple[RouterPort, ...]:
     ports: dict[str, RouterPort] = {}
     for port_id, port_type, network_id, host, vif_type, subnet_id, ip_address, cidr in rows:
         port = ports.get(port_id) or RouterPort(port_id, port_type, network_id, host, vif_type, ())

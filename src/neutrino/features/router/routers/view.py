@@ -5,7 +5,6 @@ The addresses of a gateway are read from its port, availability zones from the p
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -17,11 +16,12 @@ from neutrino.features.router.tables import routers
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, scalar
+from neutrino.server.db.sql import Expression
 from neutrino.server.db.tables import Json
 from neutrino.server.db.view import BATCH, Added, View
 
 _GATEWAY_IPS = sa.select(t.ports.c.fixed_ips).where(t.ports.c.id == routers.c.gw_port_id).scalar_subquery()
-_COMPUTED: dict[str, sa.ColumnElement[Any]] = {
+_COMPUTED: dict[str, Expression] = {
     "gateway_ips": sa.func.coalesce(_GATEWAY_IPS, sa.literal("[]"), type_=Json),
 }
 _INTERNAL = (

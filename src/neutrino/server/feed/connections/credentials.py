@@ -4,7 +4,6 @@ import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -61,7 +60,7 @@ class Credentials:
         self._change(host, sa.delete(t.host_credentials), deleted=True)
 
     @retried
-    def _change(self, host: str, statement: Any, *, deleted: bool = False) -> None:
+    def _change(self, host: str, statement: sa.Update | sa.Delete, *, deleted: bool = False) -> None:
         with self.db.transaction() as tx:
             if not tx.execute(statement.where(t.host_credentials.c.host == host)).rowcount:
                 raise OperatorError(f"there is no host {host}")

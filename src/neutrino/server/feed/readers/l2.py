@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter
 from sys import intern
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -14,6 +13,7 @@ from neutrino.model import agents as words
 from neutrino.model import state as m
 from neutrino.model.addresses import tunnel_address_fault
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption, DhcpPort, DnsName
+from neutrino.model.objects import Object
 from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup
@@ -169,7 +169,7 @@ def _record(row: NamedRow, bindings: Sequence[NamedRow], tunnels: set[str], adde
     pairs = _pairs.decode(row.allowed_address_pairs) if row.allowed_address_pairs != "[]" else ()
     groups, group_set = _groups_of(row.security_groups)
     network_id, owner = intern(row.network_id), intern(row.device_owner)
-    shared: dict[str, Any] = {"network_id": network_id, "device_owner": owner}
+    shared: Object = {"network_id": network_id, "device_owner": owner}
     shared |= {"fixed_ips": fixed, "allowed_address_pairs": pairs}
     own = {"security_groups": groups, "qos_policy_id": row.qos_policy_id or "", "tx_steering": _steering_of(row.hints)}
     port = added.complete(build(m.Port, row, **own, **shared, **added.fields(row.id)))
@@ -256,7 +256,7 @@ def read_agents(connection: Connection, ids: Ids) -> Iterator[tuple[str, AgentRe
             yield row.id, AgentRecord(_endpoint(row.host, configurations), mac)
 
 
-def _endpoint(name: str, configurations: dict[str, Any]) -> m.Host | None:
+def _endpoint(name: str, configurations: Object) -> m.Host | None:
     """The host as a tunnel endpoint. A row may be older than the rules for reports: values that break them are left out."""
     address, types = configurations.get(words.TUNNELING_IP), configurations.get(words.TUNNEL_TYPES)
     if not address or not isinstance(address, str) or tunnel_address_fault(address):

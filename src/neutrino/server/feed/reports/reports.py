@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
-from typing import Any, Protocol
+from typing import Protocol
 
 from neutrino.feed.messages import (
     Answer,
@@ -55,11 +55,11 @@ class Reports:
     """Writes reports to the database; blocking."""
 
     agents: Registry
-    reported: Callable[[AgentReport], Any]  # notifies schedulers
+    reported: Callable[[AgentReport], object]  # notifies schedulers
     ports: PortReports
     statuses: Mapping[str, TakeStatus]  # by kind
-    settle: Callable[[], Any] = lambda: None  # catches up with what the reports have changed
-    answered: Callable[[str, Answer], Any] = lambda host, answer: None  # takes the answers to queries
+    settle: Callable[[], object] = lambda: None  # catches up with what the reports have changed
+    answered: Callable[[str, Answer], object] = lambda host, answer: None  # takes the answers to queries
     traffic: TakeTraffic = lambda host, message: None
     clock: Callable[[], float] = time.monotonic
 

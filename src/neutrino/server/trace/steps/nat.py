@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from neutrino.model.objects import Object
 from neutrino.model.routing import FloatingIp, PortForwarding, RouterInterface
 from neutrino.model.trace import Cause, Packet
 from neutrino.server.api.resources.common import PROTOCOLS
@@ -95,7 +96,7 @@ def _pass_features(walk: Walk, part: Part, by: Translator, direction: str) -> No
 def _source_back(walk: Walk, part: Part) -> bool:
     for done in reversed(walk.before.translations):
         if done.kind == "snat" and (done.router_id, done.part) == part.key and _answers(done.after, walk.packet):
-            fields: dict[str, Any] = {"destination": done.before.source}
+            fields: Object = {"destination": done.before.source}
             if walk.packet.protocol in WITH_PORTS:
                 fields["destination_port"] = done.before.source_port
             subject = Subject(done.resource_type, done.resource_id, done.resource_name, done.project_id)
@@ -197,7 +198,7 @@ def _destination_back(walk: Walk, part: Part) -> None:
     for done in walk.before.translations:
         is_own = done.kind == "dnat" and (done.router_id, done.part) == part.key
         if is_own and same(done.after.destination, walk.packet.source):
-            fields: dict[str, Any] = {"source": done.before.destination}
+            fields: Object = {"source": done.before.destination}
             if walk.packet.protocol in WITH_PORTS:
                 fields["source_port"] = done.before.destination_port
             subject = Subject(done.resource_type, done.resource_id, done.resource_name, done.project_id)

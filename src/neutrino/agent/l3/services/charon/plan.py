@@ -1,9 +1,10 @@
 """Compares the desired connections with those of a running charon; statuses by its security associations. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from neutrino.agent.l3.services.charon.render import Loaded, connection_id
+from neutrino.dataplane.protocols.vici.protocol import Message
 from neutrino.model.routing import Router
 
 ACTIVE, DOWN, ERROR = "ACTIVE", "DOWN", "ERROR"
@@ -29,7 +30,7 @@ def plan(desired: Collection[str], actual: Collection[str], *, complete: bool) -
     return Plan(tuple(sorted(set(actual) - set(desired))) if complete else (), added)
 
 
-def installed(associations: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+def installed(associations: Iterable[Message]) -> frozenset[str]:
     """The names of connections with a tunnel, by charon's answers to list-sas."""
     return frozenset(
         name
@@ -39,13 +40,13 @@ def installed(associations: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     )
 
 
-def connecting(associations: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+def connecting(associations: Iterable[Message]) -> frozenset[str]:
     """The ids of connections whose peer has not answered yet."""
     found = (item for answer in associations for item in answer.items())
     return frozenset(connection_id(name) for name, ike in found if ike.get("state") == _CONNECTING)
 
 
-def to_initiate(desired: Mapping[str, Loaded], associations: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def to_initiate(desired: Mapping[str, Loaded], associations: Iterable[Message]) -> Iterator[tuple[str, str]]:
     """Connections, each with a child, that nothing is done about: no IKE SA is being set up, or it has no tunnel.
 
     Charon tries without end while a peer does not answer, but gives up when it refuses, as one that is not configured yet.

@@ -5,12 +5,13 @@ another name. So what a running charon has is compared by names alone, and conne
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
+from neutrino.dataplane.protocols.vici.protocol import Message
 from neutrino.model.routing import Router
 from neutrino.model.vpn import IkePolicy, IpsecPolicy, VpnConnection
 
@@ -70,8 +71,8 @@ class Loaded(NamedTuple):
     """A connection as charon gets it."""
 
     connection_id: str
-    key: Mapping[str, Any]  # of load-shared
-    connection: Mapping[str, Any]  # of load-conn
+    key: Message  # of load-shared
+    connection: Message  # of load-conn
     children: tuple[str, ...]
     initiates: bool
 
@@ -117,7 +118,7 @@ def _loaded(connection: VpnConnection, router: Router, secret: bytes) -> Loaded:
     return Loaded(connection.id, key, {name: ike}, tuple(children), connection.initiates)
 
 
-def _children(connection: VpnConnection) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _children(connection: VpnConnection) -> Iterator[tuple[str, Message]]:
     """Yield children: with IKEv2 one for all subnets of both sides; with IKEv1 one for each pair."""
     pairs = [(list(connection.local_cidrs), list(connection.peer_cidrs))]
     if connection.ike.version == 1:
