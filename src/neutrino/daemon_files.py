@@ -16,12 +16,13 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from neutrino import private
 
 LOG = logging.getLogger(__name__)
+MAX_LOG, KEPT_LOG = 1 << 20, 1 << 16  # bytes
 MAX_BYTES = 64 << 20  # of a file that the agent reads; leases of 100,000 ports are about 10 MB
 _SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR)
@@ -140,6 +141,25 @@ def open_fifo(path: str | Path) -> int:
             os.close(descriptor)
         remove(path)
     raise UnsafeFile(f"{path} is no fifo")
+
+
+def bound_logs(paths: Iterable[str]) -> None:
+    """Daemons run for years, and some log by what strangers send: DHCP requests, IKE, VRRP."""
+    for path in paths:
+        bound_log(path)
+
+
+def bound_log(path: str) -> None:
+    """Cut a log that is longer than MAX_LOG to its last lines. Daemons append to it, so they go on behind them.
+
+    Blocking. What cannot be read is left as it is.
+    """
+    with contextlib.suppress(OSError), opened(path, os.O_RDWR | os.O_APPEND) as log:
+        size = os.fstat(log).st_size
+        if size > MAX_LOG:
+            last = os.pread(log, KEPT_LOG, size - KEPT_LOG).partition(b"\n")[2]
+            os.ftruncate(log, 0)
+            os.write(log, last)
 
 
 # --- directories ------------------------------------------------------------------------------------------------------

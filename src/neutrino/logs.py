@@ -4,7 +4,9 @@ oslo.log shows a context in its formats (`logging_context_format_string`) and in
 per thread, and agents work in asyncio tasks: here a log record gets the request id of its thread or task.
 """
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 from oslo_config import cfg
@@ -33,3 +35,14 @@ def is_configured(conf: cfg.ConfigOpts) -> bool:
     """Whether the operator has chosen where logs go, or their form; else a supervising process logs to standard error."""
     names = ("log_file", "log_dir", "use_json", "use_syslog", "use_journal", "log_config_append")
     return any(getattr(conf, name) for name in names)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without log lines, in commands that print what these state in another form."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -26,7 +26,7 @@ from neutrino.dataplane.netlink.values import (
     address,
     route,
 )
-from neutrino.model.link_local import link_local
+from neutrino.model.addresses import link_local
 
 KERNEL = 2
 """The protocol number of routes that the kernel adds with an address."""

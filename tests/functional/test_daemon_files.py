@@ -22,8 +22,8 @@ from neutrino.agent.bgp.render import Settings, render
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.l3.services.bfd import files as bfd
 from neutrino.agent.metadata.proxy import process as metadata_proxy
-from neutrino.agent.runtime.daemon_logs import MAX_LOG, bound_log
 from neutrino.agent.runtime.supervisor import Service, apply_service, plan_service
+from neutrino.daemon_files import MAX_LOG, bound_log
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import Daemon, ProcessError
 from neutrino.dataplane.process.real import RealProcesses

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from neutrino.feed.address import Address
-from neutrino.model.metering import MeteredTraffic
-from neutrino.model.routing import MeteringRule, Router
+from neutrino.model.routing import MeteredTraffic, MeteringRule, Router
 from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
 from tests.api.client import Api

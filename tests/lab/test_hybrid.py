@@ -13,7 +13,7 @@ import pytest
 
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
-from neutrino.model.link_local import link_local
+from neutrino.model.addresses import link_local
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import EVERYBODY, advertises, arp_request, arriving, datagram, ends, routes
 from tests.support.lab_guests import (

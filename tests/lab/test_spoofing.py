@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from neutrino.lab.errors import wait_until
-from neutrino.model.link_local import link_local
+from neutrino.model.addresses import link_local
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import (
     ALL_NODES,

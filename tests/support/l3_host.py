@@ -26,8 +26,7 @@ from neutrino.dataplane.conntrack.api import Connection, ConntrackFlush, transla
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import L3, PROBLEMS, AgentState
-from neutrino.model.metering import MeteredTraffic
-from neutrino.model.routing import Router
+from neutrino.model.routing import MeteredTraffic, Router
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.nft import FakeNft
 from tests.fakes.ovsdb import FakeOvsdb

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from neutrino.lab.timing import Deadline
-from neutrino.model.link_local import link_local
+from neutrino.model.addresses import link_local
 
 ARP, RARP, IPV4, IPV6, VLAN = 0x0806, 0x8035, 0x0800, 0x86DD, 0x8100
 ICMP, TCP, UDP, ICMPV6 = 1, 6, 17, 58

@@ -31,8 +31,7 @@ from neutrino.dataplane.process.real import RealProcesses
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import METADATA, AgentState
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort, device_id
-from neutrino.model.metering import MeteredTraffic
-from neutrino.model.routing import Router, RouterAddress, RouterInterface
+from neutrino.model.routing import MeteredTraffic, Router, RouterAddress, RouterInterface
 from neutrino.model.state import FixedIp, Object, Subnet
 from tests.support.nova_metadata import NovaMetadata
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.agent.runtime.daemon_logs import KEPT_LOG, MAX_LOG, bound_log
 from neutrino.agent.runtime.supervisor import Service, Supervisor
+from neutrino.daemon_files import KEPT_LOG, MAX_LOG, bound_log
 from neutrino.dataplane.process.api import Daemon
 from tests.fakes.process import FakeProcesses
 

@@ -13,7 +13,7 @@ from neutrino.feed.address import Address, BadAddress, parse
 from neutrino.feed.client import UnacknowledgedReports
 from neutrino.feed.state import State
 from neutrino.model.agents import AgentState
-from neutrino.model.metering import MeteredTraffic
+from neutrino.model.routing import MeteredTraffic
 from neutrino.model.state import GroupMembers, Member
 
 TRAFFIC = MeteredTraffic(

@@ -31,8 +31,8 @@ from neutrino.model import agents as words
 from neutrino.model import roles as role
 from neutrino.model.agents import AgentState
 from neutrino.model.kinds import KINDS
-from neutrino.model.metering import MeteredTraffic
 from neutrino.model.roles import LEAST, ROLES, parse_roles
+from neutrino.model.routing import MeteredTraffic
 from neutrino.server.features import sources
 from neutrino.server.feed.connections.admission import FAILURE_SECONDS, FAILURES, LoginLimits, source_address
 from neutrino.server.feed.reports.rules import MAX_ANSWER, MAX_ERROR, MAX_LOGGED, MAX_TEXT, one_line, refusal

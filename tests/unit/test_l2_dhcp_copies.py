@@ -2,7 +2,7 @@
 
 import pytest
 
-from neutrino.model.link_local import link_local
+from neutrino.model.addresses import link_local
 from tests.fakes import packet
 from tests.fakes.packet import Packet
 from tests.support.l2 import OPEN, Cloud, mac, network, port

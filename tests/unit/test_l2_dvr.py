@@ -7,7 +7,7 @@ import pytest
 from neutrino.agent.l2.desired import L2Options
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
-from neutrino.model.link_local import link_local
+from neutrino.model.addresses import link_local
 from tests.fakes import packet
 from tests.support.l2 import OPEN, Cloud, mac, network, port
 

@@ -13,11 +13,11 @@ from msgspec import structs
 
 from neutrino.agent.l2 import role as role_module
 from neutrino.agent.l2.extension_api import cookie_of
-from neutrino.agent.l2.packet_counts import PacketCounts
 from neutrino.agent.l2.packet_logger import PacketLogger
 from neutrino.agent.l2.pipeline import DEAD_VLAN, TRANSIENT
 from neutrino.agent.l2.reconciler import Outcome, Reconciler, ReconcilerView
 from neutrino.agent.l2.role import L2Role
+from neutrino.agent.l2.statistics import PacketCounts
 from neutrino.agent.runtime.context import Intervals, PortHolds
 from neutrino.dataplane.openflow.api import Flow, FlowsRejected, OpenFlowError, PacketCount
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetPort

@@ -14,8 +14,7 @@ from neutrino.agent.l3.services import meters
 from neutrino.agent.l3.services.meters import MeterReports, Meters
 from neutrino.agent.runtime.service_namespaces import plan_tables
 from neutrino.dataplane.nft.api import Table
-from neutrino.model.metering import MeteredTraffic
-from neutrino.model.routing import MeteringLabel, MeteringRule, Router
+from neutrino.model.routing import MeteredTraffic, MeteringLabel, MeteringRule, Router
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.nft import FakeNft
 from tests.support.l3_host import Feed, Host, run

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from neutrino.feed.messages import Traffic
-from neutrino.model.metering import MeteredTraffic
-from neutrino.model.routing import Router
+from neutrino.model.routing import MeteredTraffic, Router
 from neutrino.server.feed.placed_routers import PlacedRouters
 from neutrino.server.feed.records import RouterRecord
 

@@ -6,8 +6,8 @@ import os
 from neutrino.cli import preflight
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.installed import SERVER_FILE, default_files
-from neutrino.cli.quiet import quiet
 from neutrino.configuration.options import Configuration
+from neutrino.logs import quiet
 from neutrino.server.policy.files import Fault, PolicyFileError, find
 
 GROUP = "oslo_policy"

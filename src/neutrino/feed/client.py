@@ -33,8 +33,8 @@ from neutrino.feed.credential_file import CredentialFile
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import AgentState, shortened
 from neutrino.model.kinds import KINDS, Kind
-from neutrino.model.metering import MeteredTraffic
 from neutrino.model.objects import Object
+from neutrino.model.routing import MeteredTraffic
 from neutrino.tls import ClientContext
 
 LOG = logging.getLogger(__name__)

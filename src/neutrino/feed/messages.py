@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from neutrino.model.agents import AgentState
-from neutrino.model.metering import MeteredTraffic
+from neutrino.model.routing import MeteredTraffic
 from neutrino.model.state import Member
 
 VERSION: Final = 2

@@ -55,3 +55,11 @@ def tunnel_address_fault(text: str | None) -> str:
 def _check_zone(text: str) -> None:
     if "%" in text:
         raise ValueError(f"{text} has a zone index")
+
+
+def link_local(mac: str) -> ipaddress.IPv6Address:
+    """The IPv6 address that a device derives from its MAC (EUI-64)."""
+    octets = [int(part, 16) for part in mac.split(":")]
+    # RFC 4291: the universal/local bit is inverted, and ff:fe inserted in the middle.
+    interface = bytes([octets[0] ^ 2, *octets[1:3], 0xFF, 0xFE, *octets[3:]])
+    return ipaddress.IPv6Address(b"\xfe\x80" + bytes(6) + interface)

@@ -19,7 +19,7 @@ from neutrino.caches import cached
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6
 from neutrino.dataplane.openflow.api import DatapathFeatures
 from neutrino.model import state
-from neutrino.model.link_local import link_local
+from neutrino.model.addresses import link_local
 from neutrino.model.qos import QosPolicy, effective_policy_id
 
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")

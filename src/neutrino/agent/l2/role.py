@@ -18,10 +18,9 @@ from neutrino import request_ids
 from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.extension_api import cookie_of, port_owner
 from neutrino.agent.l2.migrations import Migrations
-from neutrino.agent.l2.packet_counts import PacketCounts
 from neutrino.agent.l2.packet_logger import PacketLogger
 from neutrino.agent.l2.reconciler import Outcome, Reconciler, ReconcilerView
-from neutrino.agent.l2.statistics import statistics
+from neutrino.agent.l2.statistics import PacketCounts, statistics
 from neutrino.agent.runtime.context import Intervals, PortHolds
 from neutrino.agent.runtime.measures import Measure, of_loop
 from neutrino.agent.runtime.queue import WorkQueue
@@ -86,7 +85,7 @@ class L2Role:
         self._faults: Mapping[str, str] = {}
         self._dataplane = "down: not connected yet"
         self._last_repair: dict[str, object] = {}
-        self._dhcp_requests = {version: PacketCounts() for version in ("4", "6")}
+        self._dhcp_requests = {version: PacketCounts(time.monotonic) for version in ("4", "6")}
         self._ovsdb: Ovsdb | None = None
         self._migrations = Migrations()
         if self.packet_logger is not None:

@@ -1,10 +1,12 @@
-"""Port statistics of one reconciliation: how many ports are wired, and how many were added, updated and removed. Pure.
+"""Counts ports of one reconciliation, and packets by flows that come and go.
 
 Ports on ancillary bridges, which others wire and this agent only reports, are counted separately.
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+
+from neutrino.dataplane.openflow.api import PacketCount
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,3 +29,24 @@ def statistics(before: Mapping[str, int], after: Mapping[str, int], ports: Colle
     old, new = before.keys() & ports, after.keys() & ports
     updated = sum(before[key] != after[key] for key in old & new)
     return PortStatistics(len(new), len(new - old), updated, len(old - new))
+
+
+class PacketCounts:
+    """The packets of several flows since the agent's start: a sum over those of the moment would fall with a deleted port.
+
+    Packets of a flow after its last reading and before its deletion are not counted.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._began = clock, clock()
+        self._last: dict[str, int] = {}
+        self.total = 0
+
+    def read(self, flows: Mapping[str, PacketCount]) -> None:
+        """Add what the flows have counted since they were read last."""
+        age = self._clock() - self._began
+        for key, (packets, seconds) in flows.items():
+            # Of a flow from before the agent's start, only what follows: its packets are counted once, not at each start.
+            last = self._last.get(key, packets if seconds > age else 0)
+            self.total += packets - last if packets >= last else packets  # fewer: it was deleted and added again
+        self._last = {key: packets for key, (packets, _) in flows.items()}

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from neutrino.agent.runtime.measures import Measure
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import DATAPLANE, HELD, PROBLEMS, AgentState, shortened
-from neutrino.model.metering import MeteredTraffic
+from neutrino.model.routing import MeteredTraffic
 
 MAX_PROBLEMS = 10  # a report is bounded
 START = "start"  # in place of a role in `Drift`: what keeps the agent from its work

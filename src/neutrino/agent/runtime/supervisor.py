@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from neutrino import daemon_files
-from neutrino.agent.runtime.daemon_logs import bound_logs
+from neutrino.daemon_files import bound_logs
 from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError, Processes, exit_text
 from neutrino.metrics.catalog import RESPAWNS
 from neutrino.model import agents

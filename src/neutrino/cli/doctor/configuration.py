@@ -7,12 +7,12 @@ from oslo_config import cfg
 
 from neutrino.cli.doctor.subject import SERVER, Subject
 from neutrino.cli.errors import one_line
-from neutrino.cli.quiet import quiet
 from neutrino.configuration import findings
 from neutrino.configuration.options import Configuration
 from neutrino.diagnosis import machine_problems
 from neutrino.diagnosis.problems import Finding
 from neutrino.errors import OperatorError
+from neutrino.logs import quiet
 
 if TYPE_CHECKING:  # a host needs no part of the server
     from neutrino.server.policy.files import Fault

@@ -25,7 +25,7 @@ from neutrino.dataplane.netlink.values import (
 )
 from neutrino.dataplane.protocols import linux
 from neutrino.dataplane.protocols import rtnetlink as nl
-from neutrino.model.link_local import link_local
+from neutrino.model.addresses import link_local
 
 T = TypeVar("T")
 Index = Callable[[str], int]

@@ -16,8 +16,8 @@ from sqlalchemy.engine import Connection
 from neutrino.features.metering.notifications import Difference, Label, Payload, render
 from neutrino.features.metering.tables import metering_labels, metering_totals
 from neutrino.feed.messages import Traffic
-from neutrino.model.metering import MeteredTraffic
 from neutrino.model.objects import Values
+from neutrino.model.routing import MeteredTraffic
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.sql import NamedRow
 from neutrino.server.feed.readers.rows import read_rows

@@ -13,8 +13,7 @@ from typing import Final
 import msgspec
 
 from neutrino.feed.messages import Traffic
-from neutrino.model.metering import MeteredTraffic
-from neutrino.model.routing import Router
+from neutrino.model.routing import MeteredTraffic, Router
 from neutrino.server.feed.records import RouterRecord
 
 LOG = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit
 from neutrino.agent.l2.extensions.integration import segment_match
 from neutrino.agent.l2.pipeline import Table
 from neutrino.dataplane.openflow.api import Flow
-from neutrino.model.link_local import link_local
+from neutrino.model.addresses import link_local
 
 
 class RouterPort(NamedTuple):

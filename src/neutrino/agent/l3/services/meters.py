@@ -25,8 +25,7 @@ from neutrino.agent.l3.services.api import Put, RouterService, Serving
 from neutrino.agent.runtime.role import RoleFeed
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import Count, Nft, NftError
-from neutrino.model.metering import MeteredTraffic
-from neutrino.model.routing import Router
+from neutrino.model.routing import MeteredTraffic, Router
 
 LOG = logging.getLogger(__name__)
 FILE = "metering.json"

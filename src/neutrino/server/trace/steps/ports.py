@@ -7,7 +7,7 @@ what it has found.
 from collections.abc import Callable
 from ipaddress import ip_address
 
-from neutrino.model.link_local import link_local
+from neutrino.model.addresses import link_local
 from neutrino.model.trace import Cause, Point, PointKind
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.trace.steps.filters import EGRESS, ICMPV6, INGRESS, UDP, security_groups

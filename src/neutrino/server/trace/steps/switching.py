@@ -8,7 +8,7 @@ local                          does not leave the host
 
 from ipaddress import ip_address
 
-from neutrino.model.link_local import link_local
+from neutrino.model.addresses import link_local
 from neutrino.model.state import Network, Segment
 from neutrino.model.trace import Cause, Point, PointKind
 from neutrino.server.feed.records import TUNNEL_TYPES

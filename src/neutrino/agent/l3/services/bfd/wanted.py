@@ -8,7 +8,7 @@ from neutrino.agent.l3.devices import next_hops, numbered
 from neutrino.agent.l3.names import EXTERNAL, device, gateway_namespace
 from neutrino.agent.l3.services.bfd.files import WantedSession, WantedSessions
 from neutrino.dataplane.netlink.values import NextHop
-from neutrino.model.link_local import link_local
+from neutrino.model.addresses import link_local
 from neutrino.model.routing import Router, RouterInterface
 
 

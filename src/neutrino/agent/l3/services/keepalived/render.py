@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.names import HA, device
 from neutrino.dataplane.netlink.values import MAIN_TABLE, Address, Route
-from neutrino.model.link_local import link_local
+from neutrino.model.addresses import link_local
 from neutrino.model.routing import HaMembership, Router, RouterInterface
 
 GARP_DELAY = 60  # seconds until keepalived announces again; the agent does so earlier
