@@ -8,7 +8,6 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any
 
 from oslo_config import cfg
 
@@ -20,7 +19,7 @@ HEADS = {
 }
 HEAD = """{head}
 Options have the names and sections of Neutron. Commented values are the defaults."""
-Groups = Mapping[str, Sequence[Any]]  # options by section
+Groups = Mapping[str, Sequence[cfg.Opt]]  # options by section
 
 
 @dataclass(frozen=True)
@@ -92,13 +91,13 @@ def _logging() -> list[cfg.Opt]:
     return [option for _, options in library.load()() for option in options]
 
 
-def _name(group: Any) -> str | None:
+def _name(group: cfg.OptGroup | str | None) -> str | None:
     return group.name if isinstance(group, cfg.OptGroup) else group
 
 
-def _merged(sections: Iterable[tuple[str, Iterable[Any]]]) -> Groups:
+def _merged(sections: Iterable[tuple[str, Iterable[cfg.Opt]]]) -> Groups:
     """One entry per section; an option that two libraries register is listed once."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, cfg.Opt]] = {}
     for section, options in sections:
         listed = found.setdefault(section, {})
         for option in options:
@@ -110,7 +109,7 @@ def _merged(sections: Iterable[tuple[str, Iterable[Any]]]) -> Groups:
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
-def _option(option: Any, given: Set | None) -> Iterator[str]:
+def _option(option: cfg.Opt, given: Set | None) -> Iterator[str]:
     yield from _comment(" ".join((option.help or "").split()))
     facts = list(_facts(option))
     if facts:
@@ -123,7 +122,7 @@ def _option(option: Any, given: Set | None) -> Iterator[str]:
         yield f"{option.dest} = {given.value}"
 
 
-def _facts(option: Any) -> Iterator[str]:
+def _facts(option: cfg.Opt) -> Iterator[str]:
     kind = option.type
     yield getattr(kind, "type_name", "value").removesuffix(" value")
     choices = getattr(kind, "choices", None)

@@ -6,8 +6,8 @@ interfaces change all the time. The library reconnects after a lost connection; 
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from neutrino.dataplane.ovsdb import api, json_parser
 from neutrino.model.objects import Object
@@ -16,6 +16,7 @@ from neutrino.model.objects import Object
 sys.modules.setdefault("eventlet", None)  # type: ignore[arg-type]
 json_parser.install()
 
+from ovs.db import idl  # noqa: E402
 from ovsdbapp import exceptions  # noqa: E402
 from ovsdbapp.backend.ovs_idl import command, connection, idlutils  # noqa: E402
 from ovsdbapp.schema.open_vswitch import impl_idl  # noqa: E402
@@ -32,6 +33,7 @@ _COLUMNS = {
     "Queue": ["other_config", "dscp", "external_ids"],
 }
 _VLAN_LIMIT = "vlan-limit"
+T = TypeVar("T")
 
 
 class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
@@ -43,12 +45,12 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
 
     on_change: Callable[[], None] | None = None
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, *arguments: object) -> None:
         self._ports: dict[object, api.Port] = {}  # by the row's uuid
         self._holders: dict[object, object] = {}  # the row of an interface, QoS or Queue, to that of its port
         super().__init__(*arguments)
 
-    def _rows(self, table: str) -> list[Any]:
+    def _rows(self, table: str) -> list[idl.Row]:
         return list(self.tables[table].rows.values())
 
     def carried_out(self) -> int:
@@ -61,7 +63,7 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
             self.on_change()
         return changed
 
-    def notify(self, event: Any, row: Any, updates: Any = None) -> None:
+    def notify(self, event: str, row: idl.Row, updates: idl.Row | None = None) -> None:
         """Invalidates the row, and no more: it is called while the rows that a row refers to may be missing yet."""
         self._ports.pop(row.uuid, None)
         self._ports.pop(self._holders.pop(row.uuid, None), None)
@@ -82,11 +84,11 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
         limit = next((int(each) for each in limits if each.isdigit()), 1)  # 1 is Open vSwitch's default
         return api.Snapshot(bridges, managers, unused, datapaths, interfaces, limit)
 
-    def _bridge(self, row: Any, known: dict[object, api.Port]) -> api.Bridge:
+    def _bridge(self, row: idl.Row, known: dict[object, api.Port]) -> api.Bridge:
         ports = {port.name: port for port in (self._port(each, known) for each in row.ports)}
         return api.Bridge(row.name, row.datapath_type, _first(row.fail_mode) or "", dict(row.external_ids), ports)
 
-    def _port(self, row: Any, known: dict[object, api.Port]) -> api.Port:
+    def _port(self, row: idl.Row, known: dict[object, api.Port]) -> api.Port:
         port = known.get(row.uuid)
         if port is None:
             shaping = (queue for qos in row.qos for queue in (qos, *qos.queues.values()))
@@ -101,7 +103,7 @@ class _Transaction(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
 
     number = 0  # the switch has applied it when its configuration number is this or higher
 
-    def post_commit(self, txn: Any) -> None:
+    def post_commit(self, txn: idl.Transaction) -> None:
         self.number = txn.get_increment_new_value()
 
 
@@ -110,7 +112,7 @@ class _Commands(impl_idl.OvsdbIdl):  # type: ignore[misc]
 
     ovsdb_connection = None
 
-    def create_transaction(self, check_error: bool = False, log_errors: bool = True, **_: Any) -> _Transaction:
+    def create_transaction(self, check_error: bool = False, log_errors: bool = True, **_: object) -> _Transaction:
         return _Transaction(self, self.ovsdb_connection, check_error=check_error, log_errors=log_errors)
 
 
@@ -170,7 +172,7 @@ class RealOvsdb:
 
     # --- writing ---
 
-    def _add(self, transaction: Any, change: api.Change) -> None:
+    def _add(self, transaction: _Transaction, change: api.Change) -> None:
         commands = self._commands
         match change:
             case api.SetBridge():
@@ -208,7 +210,7 @@ class RealOvsdb:
             if bridge.name != change.bridge and change.name in bridge.ports:
                 raise api.OvsdbError(f"port {change.name} is on bridge {bridge.name}")
 
-    def _set(self, transaction: Any, table: str, name: str, columns: Object) -> None:
+    def _set(self, transaction: _Transaction, table: str, name: str, columns: Object) -> None:
         """Set the columns that have a value; of a map, the given keys."""
         for column, value in columns.items():
             if value:
@@ -219,11 +221,11 @@ class RealOvsdb:
 class _Write(command.BaseCommand):  # type: ignore[misc]
     """A command for changes that the library has none for."""
 
-    def __init__(self, commands: Any, change: api.ConfigurePort | api.DeleteUnused) -> None:
+    def __init__(self, commands: _Commands, change: api.ConfigurePort | api.DeleteUnused) -> None:
         super().__init__(commands)
         self._change = change
 
-    def run_idl(self, txn: Any) -> None:
+    def run_idl(self, txn: idl.Transaction) -> None:
         tables = self.api.idl.tables
         if isinstance(self._change, api.DeleteUnused):
             rows = (row for table in ("QoS", "Queue") for row in list(tables[table].rows.values()))
@@ -238,7 +240,7 @@ class _Write(command.BaseCommand):  # type: ignore[misc]
             _set_qos(txn, tables, port, self._change.settings.qos)
 
 
-def _set_columns(interface: Any, wanted: Mapping[str, str]) -> None:
+def _set_columns(interface: idl.Row, wanted: Mapping[str, str]) -> None:
     for name in (*_columns(interface).keys() - wanted.keys(), *wanted):
         column, _, key = name.partition(":")
         if not key:
@@ -253,7 +255,7 @@ def _set_columns(interface: Any, wanted: Mapping[str, str]) -> None:
         interface.delkey("external_ids", api.COLUMNS_KEY)
 
 
-def _set_qos(txn: Any, tables: Any, port: Any, wanted: api.Qos | None) -> None:
+def _set_qos(txn: idl.Transaction, tables: Mapping[str, object], port: idl.Row, wanted: api.Qos | None) -> None:
     row = next((qos for qos in port.qos if _is_ours(qos)), None)
     if wanted is None:
         if row is not None:  # QoS and Queue are root tables: rows without a reference stay until they are deleted
@@ -277,7 +279,7 @@ def _set_qos(txn: Any, tables: Any, port: Any, wanted: api.Qos | None) -> None:
 # --- rows as values ---
 
 
-def _port(row: Any) -> api.Port:
+def _port(row: idl.Row) -> api.Port:
     interfaces = row.interfaces
     return api.Port(
         name=row.name,
@@ -294,11 +296,11 @@ def _port(row: Any) -> api.Port:
     )
 
 
-def _is_ours(row: Any) -> bool:
+def _is_ours(row: idl.Row) -> bool:
     return bool(row.external_ids.get(api.MARK) == api.EXTENSION)
 
 
-def _columns(interface: Any) -> dict[str, str]:
+def _columns(interface: idl.Row) -> dict[str, str]:
     """The columns that we have set, as they are now."""
     found = {}
     for name in filter(None, interface.external_ids.get(api.COLUMNS_KEY, "").split(",")):
@@ -308,15 +310,15 @@ def _columns(interface: Any) -> dict[str, str]:
     return found
 
 
-def _qos(row: Any) -> api.Qos:
+def _qos(row: idl.Row) -> api.Qos:
     queues = {number: api.Queue(dict(each.other_config), _first(each.dscp)) for number, each in row.queues.items()}
     return api.Qos(row.type, dict(row.other_config), queues)
 
 
-def _interface(row: Any) -> api.Interface:
+def _interface(row: idl.Row) -> api.Interface:
     return api.Interface(row.name, row.type, _first(row.ofport), dict(row.options), dict(row.external_ids))
 
 
-def _first(values: Any) -> Any:
+def _first(values: Sequence[T]) -> T | None:
     """The value of a column that holds one or none."""
     return values[0] if values else None

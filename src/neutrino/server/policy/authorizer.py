@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 from oslo_policy import opts
-from oslo_policy.policy import AndCheck, NotCheck, OrCheck, RuleCheck
+from oslo_policy.policy import AndCheck, NotCheck, OrCheck, RuleCheck, Rules
 
 from neutrino.model.objects import Object, Values
 from neutrino.server import errors
@@ -83,7 +83,7 @@ class _Loaded:
     visibilities: dict[tuple[object, ...], Visibility] = field(default_factory=dict)
 
     @property
-    def rules(self) -> Any:
+    def rules(self) -> Rules:
         return self.rule_set.enforcer.rules
 
 
@@ -311,7 +311,7 @@ class Authorizer:
         return found
 
 
-def _walk_rule(known: Any, rule: str, within: tuple[str, ...]) -> Dependencies:
+def _walk_rule(known: Rules, rule: str, within: tuple[str, ...]) -> Dependencies:
     """What a rule depends on; `within` are the rules that it is part of, so that a cycle ends."""
     if rule in within:
         return Dependencies()
@@ -322,7 +322,7 @@ def _walk_rule(known: Any, rule: str, within: tuple[str, ...]) -> Dependencies:
     return _walk(known, check, (*within, rule))
 
 
-def _walk(known: Any, check: Any, within: tuple[str, ...]) -> Dependencies:
+def _walk(known: Rules, check: Any, within: tuple[str, ...]) -> Dependencies:
     kind = type(check)  # not isinstance: a subclass of another package may depend on anything
     if kind is FieldCheck:
         of_network = [f"network:{check.field}"] if check.resource == "networks" else []

@@ -18,7 +18,7 @@ class FieldCheck(policy.Check):
         if not self.field or not equals:
             raise ValueError(f"field:{match} is not of the form field:collection:attribute=value")
         self.pattern = re.compile(value[1:]) if value.startswith("~") else None
-        self.value: Any = {"True": True, "False": False}.get(value, value)
+        self.value: bool | str = {"True": True, "False": False}.get(value, value)
 
     def __call__(self, target: Values, credentials: Values, enforcer: object, current_rule: object = None) -> bool:
         # A port or a subnet has the attributes of its network as "network:...".
