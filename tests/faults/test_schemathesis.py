@@ -16,7 +16,7 @@ from tests.support.databases import prepared_database
 from tests.support.neutrino import Neutrino
 
 CHECKS = "not_a_server_error,status_code_conformance,response_schema_conformance,content_type_conformance"
-NO_LIMITS = {
+NO_LIMITS: dict[str, object] = {
     f"quota_{name}": -1
     for name in ("network", "subnet", "port", "security_group", "security_group_rule", "rbac_policy")
 }
@@ -28,7 +28,11 @@ SECONDS = 20
 @pytest.mark.postgres
 def test_no_request_fails(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     url = prepared_database(request, "postgresql", tmp_path)
-    settings = {"database": {"connection": url}, "quotas": NO_LIMITS, "feed": {"run": True}}
+    settings: dict[str, dict[str, object]] = {
+        "database": {"connection": url},
+        "quotas": NO_LIMITS,
+        "feed": {"run": True},
+    }
     with Neutrino(settings, workers=2) as server:
         done = subprocess.run(
             [
