@@ -16,7 +16,7 @@ from neutrino.server.db import tables as t
 from neutrino.server.features import Feature
 
 SOURCE = Path(neutrino.__file__).parent
-MOST_FILES = 9  # of a feature with resources, tables, a part of a port, flows on hosts and a step of traces
+MOST_FILES = 10  # of a feature with resources, tables, a part of a port, flows on hosts and a step of traces
 INSTALLED = features.installed()
 PER_OBJECT = {"router_route"}  # limits of each object of a project: nothing is counted
 # Other things of the same name: the option `[ovs] local_ip` of agents, and the problem that names it.

@@ -12,6 +12,7 @@ from neutrino.cli.errors import flush_output, open_standard_streams, output_erro
 from neutrino.cli.history.command import add_arguments as add_history
 from neutrino.cli.parser import Parser
 from neutrino.cli.pki import arguments as pki
+from neutrino.cli.takeover import arguments as takeover
 from neutrino.cli.trace import arguments as trace
 
 SBIN = "/usr/sbin:/sbin"
@@ -36,6 +37,7 @@ COMMANDS = {
     "policy": "neutrino.cli.policy:policy",
     "completion": "neutrino.cli.documents.completion:completion",
     "trace": "neutrino.cli.trace.command:trace",
+    "takeover": "neutrino.cli.takeover.command:takeover",
 }
 DEFAULT_LAB = "/run/neutrino-lab"
 VM_ACTIONS = ("create", "exec", "delete", "list")
@@ -107,6 +109,7 @@ def build_parser() -> Parser:
     trace.add_arguments(parser.add_command("trace", help="trace a packet: why it arrives or not"))
     _lab_arguments(parser.add_command("lab", help="several hosts on this machine, for trying it out"))
     _add_policy(parser, config)
+    takeover.add_arguments(parser.add_command("takeover", parents=[config], help="import the database of a Neutron"))
     _add_texts(parser)
     _add_daemons(parser)
     return parser

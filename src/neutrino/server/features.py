@@ -41,6 +41,7 @@ from neutrino.server.services import ResourcePlugin, Services
 from neutrino.server.trace.feature_part import ReadTracePart
 from neutrino.server.trace.routing import Routing
 from neutrino.server.uses import FlavorUse, GroupDeletion, NetworkUse, RouterUse, RuleRemote, SubnetCheck
+from neutrino.takeover.family import Family
 
 GROUP = "neutrino.features"  # of entry points
 NO_FEED = Feed()
@@ -112,6 +113,9 @@ class Feature:
     # Hosts
     feed: Feed = NO_FEED
     host_reports: Callable[[Services], HostReports] = lambda services: HostReports()
+
+    # Takeover of a Neutron
+    takeover: Sequence[Family] = ()  # its objects in Neutron's database
 
     # Diagnosis
     trace: Sequence[ReadTracePart] = ()

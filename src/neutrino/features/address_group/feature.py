@@ -2,6 +2,7 @@
 
 from oslo_config import cfg
 
+from neutrino.features.address_group import takeover
 from neutrino.features.address_group.collection import MAX_ADDRESSES, AddressGroupNotFound, AddressGroups
 from neutrino.features.address_group.feed import FEED
 from neutrino.features.address_group.tables import address_groups
@@ -53,6 +54,7 @@ FEATURES = (
             ),
             Extension("rbac-address-group", "Add address_group type to RBAC", "Address groups can be shared."),
         ),
+        takeover=takeover.FAMILIES,
         build=build,
         policy={
             "shared_address_groups": "field:address_groups:shared=True",

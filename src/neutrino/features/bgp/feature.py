@@ -1,5 +1,6 @@
 """BGP speakers and peers: routes to subnets and floating IPs, announced by agents."""
 
+from neutrino.features.bgp import takeover
 from neutrino.features.bgp.agents_api import SpeakerAgents
 from neutrino.features.bgp.announced import GATEWAY_HOSTS
 from neutrino.features.bgp.feed import FEED
@@ -42,6 +43,7 @@ FEATURES = (
                 "bgp_dragent_scheduler", "BGP Dynamic Routing Agent Scheduler", "Which agents serve which speakers."
             ),
         ),
+        takeover=takeover.FAMILIES,
         build=build,
         policy={
             **crud("bgp_speaker", ADMIN, ADMIN),

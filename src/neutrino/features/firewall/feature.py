@@ -1,6 +1,7 @@
 """Firewalls (FWaaS v2): groups with ordered rules, on ports of instances and interfaces of routers."""
 
 from neutrino.diagnosis.problems import Problem
+from neutrino.features.firewall import takeover
 from neutrino.features.firewall.auto_association import AutoAssociation
 from neutrino.features.firewall.default_groups import DefaultGroups
 from neutrino.features.firewall.feed import FEED
@@ -59,6 +60,7 @@ FEATURES = (
                 "Firewall objects have a description, timestamps, revisions and tags.",
             ),
         ),
+        takeover=takeover.FAMILIES,
         build=build,
         policy={rule: check for names in COLLECTIONS.items() for rule, check in _policy(*names).items()}
         | dict.fromkeys(("insert_rule", "remove_rule"), ADMIN_OR_MEMBER),

@@ -1,6 +1,6 @@
 """Flavors of routers and VPN services, their service profiles, and the list of service providers."""
 
-from neutrino.features.flavors import collection, resources
+from neutrino.features.flavors import collection, resources, takeover
 from neutrino.server import features
 from neutrino.server.api.definition import Extension
 from neutrino.server.features import Feature
@@ -31,6 +31,7 @@ FEATURES = (
             Extension("flavors", "Neutron Service Flavors", "Flavors of services, and the profiles behind them."),
             Extension("service-type", "Neutron Service Type Management", "The providers of services."),
         ),
+        takeover=takeover.FAMILIES,
         build=build,
         policy={
             **crud("flavor", ADMIN, "role:reader"),

@@ -1,6 +1,6 @@
 """Local IPs: one address of a network that each host translates to a port of its own."""
 
-from neutrino.features.local_ip import collection, tables
+from neutrino.features.local_ip import collection, tables, takeover
 from neutrino.features.local_ip.collection import (
     LocalIPAssociationNotFound,
     LocalIPNotFound,
@@ -63,6 +63,7 @@ FEATURES = (
         name="local_ip",
         neutron_plugin="neutron.services.local_ip.local_ip_plugin.LocalIPPlugin",
         extensions=(Extension("local_ip", "Local IP", "Addresses that each host translates to a port of its own."),),
+        takeover=takeover.FAMILIES,
         build=build,
         policy={
             **crud("local_ip", ADMIN_OR_MEMBER, ADMIN_OR_READER),

@@ -1,5 +1,6 @@
 """Logs of security groups: which accepted connections and dropped packets hosts write to their network logs."""
 
+from neutrino.features.log import takeover
 from neutrino.features.log.feed import FEED
 from neutrino.features.log.logs import (
     LOGS,
@@ -58,6 +59,7 @@ FEATURES = (
         extensions=(
             Extension("logging", "Logging API Extension", "Hosts log packets that security groups accept or drop."),
         ),
+        takeover=takeover.FAMILIES,
         build=build,
         policy={**crud("log", ADMIN, ADMIN), "get_loggable_resource": ADMIN},
         ports=(PortUse(columns=(logs.c.target_id,), changes=port_changes),),

@@ -1,5 +1,6 @@
 """Metering: labels that count the traffic of routers, their rules, and notifications of what hosts have counted."""
 
+from neutrino.features.metering import takeover
 from neutrino.features.metering.feed import FEED
 from neutrino.features.metering.labels import LABELS, RULES, MeteringLabelRules, MeteringLabels
 from neutrino.features.metering.resources import METERING_LABEL, METERING_LABEL_RULE
@@ -32,6 +33,7 @@ FEATURES = (
                 "Metering label rules have a source and a destination prefix.",
             ),
         ),
+        takeover=takeover.FAMILIES,
         build=build,
         policy={
             "create_metering_label": ADMIN,

@@ -1,5 +1,6 @@
 """QoS policies and rules, and what they add to networks, ports, floating IPs and gateways."""
 
+from neutrino.features.qos import takeover
 from neutrino.features.qos.attributes import NETWORK_ATTRIBUTES, PORT_ATTRIBUTES
 from neutrino.features.qos.feed import FEED
 from neutrino.features.qos.policies import Policies
@@ -61,6 +62,7 @@ FEATURES = (
         name="qos",
         neutron_plugin="neutron.services.qos.qos_plugin.QoSPlugin",
         extensions=[Extension(*words) for words in _EXTENSIONS],
+        takeover=takeover.FAMILIES,
         build=build,
         policy={
             "shared_qos_policy": "field:policies:shared=True",

@@ -1,7 +1,7 @@
 """Routers and floating IPs, with port forwardings, NDP proxies and conntrack helpers, and the agents that serve them."""
 
 from neutrino.features.flavors.resources import L3_ROUTER_NAT
-from neutrino.features.router import ndp_proxies, policy, port_callbacks
+from neutrino.features.router import ndp_proxies, policy, port_callbacks, takeover
 from neutrino.features.router import tables as router_tables
 from neutrino.features.router.build import build, host_reports, start
 from neutrino.features.router.extensions import EXTENSIONS
@@ -21,6 +21,7 @@ FEATURES = (
         neutron_plugin="neutron.services.l3_router.l3_router_plugin.L3RouterPlugin",
         requires=("flavors",),
         extensions=EXTENSIONS,
+        takeover=takeover.FAMILIES,
         build=build,
         policy=policy.DEFAULTS,
         deprecated_policy=policy.DEPRECATED,

@@ -2,6 +2,7 @@
 
 from oslo_config import cfg
 
+from neutrino.features.segments import takeover
 from neutrino.features.segments.placement import start_reports
 from neutrino.features.segments.ranges import SegmentRanges
 from neutrino.features.segments.resources import NETWORK_SEGMENT_RANGE, SEGMENT
@@ -47,6 +48,7 @@ FEATURES = (
                 "A policy rule guards the segment of a subnet.",
             ),
         ),
+        takeover=takeover.FAMILIES,
         build=build,
         policy=crud("segment", ADMIN, ADMIN),
         options={

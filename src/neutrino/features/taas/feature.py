@@ -1,6 +1,6 @@
 """Tap as a service: the features `taas`, with tap services and flows, and `tapmirror`, with tap mirrors."""
 
-from neutrino.features.taas import mirrors, taps
+from neutrino.features.taas import mirrors, takeover, taps
 from neutrino.features.taas.feed import FEED
 from neutrino.features.taas.mirrors import MIRRORS, TapMirrors
 from neutrino.features.taas.resources import TAP_FLOW, TAP_MIRROR, TAP_SERVICE
@@ -39,6 +39,7 @@ FEATURES = (
                 "taas-vlan-filter", "VLAN filtering for Neutron Tap as a Service", "Copies of chosen VLANs alone."
             ),
         ),
+        takeover=takeover.FAMILIES,
         build=build_taps,
         policy={
             **crud("tap_service", ADMIN_OR_MEMBER, ADMIN_OR_MEMBER),

@@ -1,5 +1,6 @@
 """Trunks with VLAN subports."""
 
+from neutrino.features.trunk import takeover
 from neutrino.features.trunk.details import PORT_ATTRIBUTES
 from neutrino.features.trunk.feed import FEED
 from neutrino.features.trunk.followers import Followers, refuse_unknown
@@ -34,6 +35,7 @@ FEATURES = (
             Extension("trunk", "Trunk Extension", "Ports that carry the traffic of further ports with VLAN tags."),
             Extension("trunk-details", "Trunk port details", "A trunk's parent port shows its subports."),
         ),
+        takeover=takeover.FAMILIES,
         build=build,
         policy={
             **crud("trunk", ADMIN_OR_MEMBER, ADMIN_OR_READER),

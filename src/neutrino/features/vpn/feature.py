@@ -4,7 +4,7 @@ from oslo_config import cfg
 
 from neutrino.diagnosis.problems import Problem
 from neutrino.features.flavors.resources import VPN
-from neutrino.features.vpn import resources, tables, uses, views
+from neutrino.features.vpn import resources, tables, takeover, uses, views
 from neutrino.features.vpn.connections import IpsecSiteConnections
 from neutrino.features.vpn.endpoint_groups import EndpointGroups
 from neutrino.features.vpn.feed import FEED
@@ -57,6 +57,7 @@ FEATURES = (
             Extension("vpn-no-sha1-3des", "VPN remove deprecated sha1 and 3des", "Policies without SHA-1 and 3DES."),
             Extension("vpn-flavors", "VPN Service Flavor Extension", "VPN services have a flavor."),
         ),
+        takeover=takeover.FAMILIES,
         build=build,
         # Readers do not see them: a connection has a secret, its PSK.
         policy={rule: check for kind in KINDS for rule, check in crud(kind, ADMIN_OR_MEMBER, ADMIN_OR_MEMBER).items()},

@@ -34,3 +34,4 @@ from neutrino.server.db.tables.security_groups import (
     security_groups,
     security_groups_default_statefulness,
 )
+from neutrino.server.db.tables.takeovers import takeovers

@@ -1,0 +1,1 @@
+"""`neutrino takeover`."""

@@ -1,0 +1,99 @@
+"""`neutrino takeover`: check and import of a database of Neutron.
+
+The address of Neutron's database has a password: it is read from a file or an environment variable too, so that it need not
+be an argument, which all users of a machine see.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from neutrino.cli.database import opened, read_configuration
+from neutrino.cli.errors import INVALID, CommandError
+from neutrino.cli.takeover.arguments import VARIABLE
+from neutrino.takeover import run
+from neutrino.takeover.importer import Progress
+from neutrino.takeover.report import Report
+from neutrino.takeover.source import parse_url
+
+_WIDTH: Final = 30
+_CLEAR: Final = "\r\x1b[K"
+
+
+def takeover(args: argparse.Namespace) -> int:
+    url = parse_url(_address(args))
+    if args.action == "check" and (args.dry_run or args.final or args.with_running_server):
+        raise CommandError("check takes neither --dry-run, --final nor --with-running-server", INVALID)
+    conf = read_configuration(args)
+    options = run.Options(conf.dns_domain, args.dry_run, args.final, args.with_running_server)
+    progress = _bar() if sys.stderr.isatty() else _lines()
+    try:
+        if args.action == "check":
+            report = run.check(url, options, progress)
+        else:
+            with opened(conf) as db:
+                report = run.run(url, db, options, progress)
+    finally:
+        progress("", 0, 0)
+    print(report.to_text(), end="")
+    if args.report:
+        _write(report, Path(args.report))
+    return _status(report)
+
+
+def _address(args: argparse.Namespace) -> str:
+    given = [args.source, args.from_file]
+    if all(given):
+        raise CommandError("give one of --from and --from-file", INVALID)
+    if args.from_file:
+        try:
+            return Path(args.from_file).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise CommandError(f"--from-file {args.from_file}: {error.strerror}", INVALID) from None
+    address = args.source or os.environ.get(VARIABLE, "")
+    if not address:
+        raise CommandError(f"give Neutron's database by --from, --from-file or ${VARIABLE}", INVALID)
+    return str(address)
+
+
+def _status(report: Report) -> int:
+    """1 if something is refused, or a dry run would write; 0 otherwise."""
+    refused = report.deviations.refused
+    if refused:
+        print("nothing was changed: resolve what is refused, and run it again")
+        return 1
+    return 1 if report.dry_run and report.written else 0
+
+
+def _write(report: Report, path: Path) -> None:
+    text = (
+        report.to_json() if path.suffix == ".json" else report.to_text() + "".join(f"{o}\n" for o in report.deviations)
+    )
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"--report {path}: {error.strerror}") from None
+
+
+def _bar() -> Progress:
+    def show(step: str, done: int, total: int) -> None:
+        if not step:
+            sys.stderr.write(_CLEAR)
+        else:
+            filled = _WIDTH * done // max(total, 1)
+            sys.stderr.write(f"{_CLEAR}[{'#' * filled:<{_WIDTH}}] {step} {done}/{total}")
+        sys.stderr.flush()
+
+    return show
+
+
+def _lines() -> Progress:
+    """A line for each family when it is complete."""
+
+    def show(step: str, done: int, total: int) -> None:
+        if step and done >= total:
+            print(f"{step}: {done}", file=sys.stderr, flush=True)
+
+    return show

@@ -1,0 +1,32 @@
+"""Local IPs and their associations in Neutron's database."""
+
+from neutrino.features.local_ip.tables import associations, local_ips
+from neutrino.takeover.family import Chunk, Family, Owned, Shown, paired, pairs, standard
+
+_LOCAL_IP = pairs("local_port_id", "network_id", "local_ip_address", "ip_mode")
+_OWNER = "network:local_ip"  # of a port that was created with the local IP
+
+
+def _compose(chunk: Chunk) -> None:
+    ports = chunk.first("ports", "id", "local_port_id")
+    for row in chunk.rows:
+        port = ports.get(row["local_port_id"])
+        owns = port is not None and port["device_owner"] == _OWNER
+        values = standard(row, chunk.deviations, chunk.kind) | paired(row, _LOCAL_IP)
+        chunk.add(local_ips, {**values, "owns_port": owns, "tags": []})
+    for rows in chunk.children("local_ip_associations", "local_ip_id").values():
+        for one in rows:
+            chunk.add(associations, paired(one, pairs("local_ip_id", "fixed_port_id", "fixed_ip")))
+
+
+FAMILIES = (
+    Family(
+        name="local IPs",
+        source="local_ips",
+        tables=(Owned(local_ips), Owned(associations, "local_ip_id")),
+        shown=(Shown("local-ips", "local_ips", (("local_ips/{id}/port_associations", "port_associations"),)),),
+        compose=_compose,
+        reads=("local_ip_associations",),
+        after=("ports", "networks"),
+    ),
+)

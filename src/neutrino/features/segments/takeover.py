@@ -1,0 +1,30 @@
+"""Ranges of segmentation ids in Neutron's database."""
+
+from neutrino.server.db.tables import network_segment_ranges
+from neutrino.takeover.family import TAGS, Chunk, Family, Owned, Shown, paired, pairs, standard
+
+_RANGE = pairs("project_id", "default", "shared", "network_type", "minimum", "maximum")
+
+
+def _compose(chunk: Chunk) -> None:
+    tags = chunk.tags()
+    for row in chunk.rows:
+        if row["default"]:
+            continue  # of the configuration, as ours are
+        labels = tags.get(row.get("standard_attr_id"), [])
+        values = standard(row, chunk.deviations, chunk.kind) | paired(row, _RANGE)
+        chunk.add(
+            network_segment_ranges, {**values, "physical_network": row["physical_network"] or None, "tags": labels}
+        )
+        chunk.add_tags(row["id"], labels)
+
+
+FAMILIES = (
+    Family(
+        name="segment ranges",
+        source="network_segment_ranges",
+        tables=(Owned(network_segment_ranges), TAGS),
+        shown=(Shown("network_segment_ranges"),),
+        compose=_compose,
+    ),
+)

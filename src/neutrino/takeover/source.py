@@ -1,0 +1,187 @@
+"""Neutron's database, read only, in one consistent snapshot.
+
+Rows are read in pages by key, and rows of other tables for the keys of a page, so that memory does not grow with the
+database: MariaDB allows one streaming cursor per connection, and one connection is one snapshot.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+from sqlalchemy.engine.interfaces import ReflectedColumn
+
+from neutrino.errors import OperatorError
+from neutrino.model.objects import Object
+from neutrino.server.db.connection_options import connect_args
+
+UNREACHABLE: Final = 3  # exit status
+PAGE: Final = 500
+STANDARD: Final = "standardattributes"
+_DRIVERS: Final = {"mysql": "mysql+pymysql", "mariadb": "mysql+pymysql", "postgresql": "postgresql+psycopg"}
+_SNAPSHOT: Final = {
+    "mysql": (
+        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+    ),
+    "postgresql": ("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",),
+    "sqlite": ("BEGIN",),
+}
+
+
+class SourceError(OperatorError):
+    """Neutron's database cannot be read."""
+
+    exit_status = UNREACHABLE
+
+
+class WrongAddress(OperatorError):
+    """The address of Neutron's database is none."""
+
+    exit_status = 2
+
+
+def parse_url(address: str) -> sa.URL:
+    """The address as in Neutron's configuration, with the driver of ours."""
+    try:
+        url = sa.make_url(address.strip())
+    except sa.exc.ArgumentError:
+        raise WrongAddress(
+            "the address of Neutron's database is no URL, as mysql+pymysql://USER@HOST/neutron"
+        ) from None
+    backend = url.get_backend_name()
+    if backend not in _DRIVERS:
+        raise WrongAddress(f"Neutron's database: {backend} is not supported, only MariaDB, MySQL and PostgreSQL")
+    return url.set(drivername=_DRIVERS[backend])
+
+
+def shown(url: sa.URL) -> str:
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+class Source:
+    """A snapshot of a database. Tables and columns that a release does not have read as empty, and as None."""
+
+    def __init__(self, connection: Connection, name: str = "") -> None:
+        self.connection = connection
+        self.name = name  # for reports, without the password
+        self._tables: dict[str, sa.Table] = {}
+
+    @cached_property
+    def tables(self) -> frozenset[str]:
+        return frozenset(self._columns)
+
+    @cached_property
+    def _columns(self) -> dict[str, list[ReflectedColumn]]:
+        """The columns of all tables, in few statements."""
+        return {name: found for (_, name), found in sa.inspect(self.connection).get_multi_columns().items()}
+
+    def table(self, name: str) -> sa.Table:
+        if name not in self._tables:
+            columns = [sa.Column(one["name"], one["type"]) for one in self._columns[name]]
+            self._tables[name] = sa.Table(name, sa.MetaData(), *columns)
+        return self._tables[name]
+
+    def columns(self, name: str) -> frozenset[str]:
+        return frozenset(one["name"] for one in self._columns.get(name, ()))
+
+    def count(self, name: str) -> int:
+        if name not in self.tables:
+            return 0
+        rows = self.connection.execute(sa.select(sa.func.count()).select_from(self.table(name)))
+        return int(rows.scalar_one())
+
+    def rows(self, name: str) -> list[Object]:
+        """All rows of a small table."""
+        return self._select(name) if name in self.tables else []
+
+    def pages(self, name: str, key: str) -> Iterator[list[Object]]:
+        """All rows in pages, in the order of a unique key; with the standard attributes, if the table has them."""
+        if name not in self.tables:
+            return
+        column = self.table(name).c[key]
+        last: object = None
+        while True:
+            condition = [] if last is None else [column > last]
+            page = self._select(name, *condition, order=column, limit=PAGE)
+            if page:
+                yield page
+            if len(page) < PAGE:
+                return
+            last = page[-1][key]
+
+    def among(self, name: str, column: str, keys: Collection[object]) -> list[Object]:
+        """The rows whose column has one of the keys."""
+        if name not in self.tables or column not in self.columns(name):
+            return []
+        wanted = sorted({key for key in keys if key is not None}, key=str)
+        found: list[Object] = []
+        for start in range(0, len(wanted), PAGE):
+            found += self._select(name, self.table(name).c[column].in_(wanted[start : start + PAGE]))
+        return found
+
+    def children(self, name: str, column: str, keys: Collection[object]) -> dict[object, list[Object]]:
+        """The same by key."""
+        out: dict[object, list[Object]] = defaultdict(list)
+        for row in self.among(name, column, keys):
+            out[row[column]].append(row)
+        return out
+
+    def existing(self, name: str, column: str, keys: Collection[object]) -> set[object]:
+        """Those of the keys that a table has."""
+        if name not in self.tables:
+            return set()
+        own = self.table(name).c[column]
+        wanted = list(keys)
+        found: set[object] = set()
+        for start in range(0, len(wanted), PAGE):
+            found |= set(self.connection.execute(sa.select(own).where(own.in_(wanted[start : start + PAGE]))).scalars())
+        return found
+
+    def _select(
+        self,
+        name: str,
+        *conditions: sa.ColumnElement[bool],
+        order: sa.ColumnElement[object] | None = None,
+        limit: int | None = None,
+    ) -> list[Object]:
+        table = self.table(name)
+        statement = sa.select(table)
+        if "standard_attr_id" in table.c and name != STANDARD and STANDARD in self.tables:
+            # Outer: a row without standard attributes is dirty, and must not disappear.
+            standard = self.table(STANDARD)
+            labels = [standard.c[column].label(f"standard_{column}") for column in _STANDARD if column in standard.c]
+            statement = sa.select(table, *labels).select_from(
+                table.outerjoin(standard, standard.c.id == table.c.standard_attr_id)
+            )
+        statement = statement.where(*conditions)
+        if order is not None:
+            statement = statement.order_by(order)
+        if limit is not None:
+            statement = statement.limit(limit)
+        return [dict(row) for row in self.connection.execute(statement).mappings()]
+
+
+_STANDARD: Final[Sequence[str]] = ("created_at", "updated_at", "description", "revision_number", "resource_type")
+
+
+@contextmanager
+def opened(url: sa.URL) -> Iterator[Source]:
+    """A snapshot of the database for the duration of the block; nothing is written to it."""
+    arguments = {} if url.get_backend_name() == "sqlite" else connect_args(url)
+    engine = sa.create_engine(
+        url, poolclass=sa.pool.NullPool, isolation_level="AUTOCOMMIT", hide_parameters=True, connect_args=arguments
+    )
+    try:
+        with engine.connect() as connection:
+            for statement in _SNAPSHOT[url.get_backend_name()]:
+                connection.exec_driver_sql(statement)
+            yield Source(connection, shown(url))
+    except sa.exc.DBAPIError as error:
+        cause = " ".join(str(error.orig).split())
+        raise SourceError(f"Neutron's database {shown(url)} cannot be read: {cause}") from None
+    finally:
+        engine.dispose()
