@@ -21,7 +21,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
@@ -447,7 +447,7 @@ class FeedClient:
             asked = m.Have(have={kind: have[kind] for kind in welcome.compare if kind in have})
             await connection.send(m.encode([asked]), text=True)
 
-    def _take(self, message: Any) -> None:
+    def _take(self, message: m.ServerMessage | m.NotUnderstood) -> None:
         match message:
             case m.Refused():
                 self._failures = max(self._failures, REFUSED_FAILURES)

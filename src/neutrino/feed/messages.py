@@ -7,7 +7,7 @@ changes only when that is not enough. docs/design/feed.md explains each message 
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ VERSION: Final = 2
 SUMS: Final = 2  # from this version on, `hello` may have `sums` instead of `have`
 OLDEST: Final = 1  # the oldest version that this release supports
 MAX_BYTES: Final = 16 * 1024 * 1024  # of one frame
+T = TypeVar("T")
 MAX_MESSAGES: Final = 1000  # of a host in one frame: all of it is decoded before another host gets its turn
 HOST_HEADER: Final = "X-Neutrino-Host"
 MAX_MEMBERS: Final = 10_000  # in one message; more go in several
@@ -258,7 +259,7 @@ def frame(encoded: Iterable[bytes]) -> bytes:
     return b"[" + b",".join(encoded) + b"]"
 
 
-def _read(decoder: msgspec.json.Decoder[Any], data: bytes | str, most: int | None = None) -> list[Any]:
+def _read(decoder: msgspec.json.Decoder[T], data: bytes | str, most: int | None = None) -> list[T | NotUnderstood]:
     """The messages of a frame, at most so many; in place of an invalid one, a NotUnderstood with the reason."""
     try:
         if most is not None and len(data) > _SMALL and len(_types.decode(data)) > most:
@@ -269,7 +270,7 @@ def _read(decoder: msgspec.json.Decoder[Any], data: bytes | str, most: int | Non
         raise NotUnderstood(f"not a frame: {error}") from None
     if most is not None and len(parts) > most:
         raise NotUnderstood(f"a frame may have at most {most} messages")
-    found: list[Any] = []
+    found: list[T | NotUnderstood] = []
     for part in parts:
         try:
             found.append(decoder.decode(part))
@@ -278,5 +279,7 @@ def _read(decoder: msgspec.json.Decoder[Any], data: bytes | str, most: int | Non
     return found
 
 
-read_from_host: Final = partial(_read, msgspec.json.Decoder(HostMessage), most=MAX_MESSAGES)
-read_from_server: Final = partial(_read, msgspec.json.Decoder(ServerMessage))
+_of_host: Final[msgspec.json.Decoder[HostMessage]] = msgspec.json.Decoder(HostMessage)
+_of_server: Final[msgspec.json.Decoder[ServerMessage]] = msgspec.json.Decoder(ServerMessage)
+read_from_host: Final = partial(_read, _of_host, most=MAX_MESSAGES)
+read_from_server: Final = partial(_read, _of_server)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -250,7 +250,7 @@ class HostSession:
                 if (spent := time.thread_time() - began) > READING_SECONDS:
                     await asyncio.sleep(9 * spent)
 
-    def _check(self, messages: Sequence[Any]) -> tuple[list[m.HostReport], list[m.Message]]:
+    def _check(self, messages: Sequence[m.HostMessage | m.NotUnderstood]) -> tuple[list[m.HostReport], list[m.Message]]:
         accepted, answers, refused = list[m.HostReport](), list[m.Message](), list[str]()
         asked = {query.id for query in self._open_queries(self.host)} if _has_answer(messages) else set[str]()
         for message in messages:
@@ -265,7 +265,6 @@ class HostSession:
                 LOG.debug("host %s: dropped an answer to a query that is not open", self.host)
                 answers += _answer(message.serial, "")
                 continue
-            kept: Any
             kept, left_out = without_oversized(message)
             if left_out:
                 refused.append(left_out)
@@ -277,7 +276,7 @@ class HostSession:
             else:
                 if isinstance(message, m.Answer):
                     asked.discard(message.id)  # the first answer counts
-                accepted.append(self._with_lag(kept) if isinstance(message, m.Report) else kept)
+                accepted.append(self._with_lag(kept) if isinstance(kept, m.Report) else kept)
         self._log_refused(refused)
         return accepted, answers
 
@@ -324,5 +323,5 @@ def _answer(serial: int, reason: str) -> list[m.Message]:
     return [m.ErrorMessage(text=reason), m.Ack(serial=serial)] if reason else [m.Ack(serial=serial)]
 
 
-def _has_answer(messages: Sequence[Any]) -> bool:
+def _has_answer(messages: Sequence[m.HostMessage | m.NotUnderstood]) -> bool:
     return any(isinstance(message, m.Answer) for message in messages)

@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 from neutrino.feed.messages import (
     Answer,
     ErrorMessage,
-    HostMessage,
+    HostReport,
     PortDown,
     PortReady,
     PortUp,
@@ -92,7 +92,7 @@ _FREE_TEXT: Final = frozenset({"dataplane", "problems"})  # of any characters
 _Configurations = msgspec.defstruct("_Configurations", [(key, cls | UnsetType, UNSET) for key, cls in _TYPES.items()])
 
 
-def without_oversized(message: HostMessage) -> tuple[HostMessage, str]:
+def without_oversized(message: HostReport) -> tuple[HostReport, str]:
     """A message without what is too large to be stored, and what that is; empty: nothing.
 
     An error text of any length must neither make the agents of a host look dead, nor keep a port ACTIVE that is down.
@@ -131,7 +131,7 @@ def _fitting(state: AgentState) -> tuple[AgentState, list[str]]:
     return (replace(state, configurations=kept), left_out) if left_out else (state, [])
 
 
-def refusal(message: HostMessage, host: str, roles: Collection[str], statuses: Statuses) -> str:
+def refusal(message: HostReport, host: str, roles: Collection[str], statuses: Statuses) -> str:
     """Why a message of a host with these roles is refused; empty if it is not."""
     if isinstance(message, Report):
         fault = _report(message, host, roles)
@@ -143,7 +143,7 @@ def refusal(message: HostMessage, host: str, roles: Collection[str], statuses: S
     return f"{type(message).__name__} of host {host} is refused: {fault}" if fault else ""
 
 
-def _needed_roles_and_fault(message: HostMessage, statuses: Statuses) -> tuple[frozenset[str], str]:
+def _needed_roles_and_fault(message: HostReport, statuses: Statuses) -> tuple[frozenset[str], str]:
     """The roles of which the host needs one, none for a message of any host; and what is wrong with the message."""
     match message:
         case PortUp():
