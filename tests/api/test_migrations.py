@@ -1,4 +1,4 @@
-"""The schema: migrations create exactly the tables of the code, one process at a time; other schemas are refused."""
+"""The schema: a new database has exactly the tables of the code, created by one process; other schemas are refused."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_first_and_head_are_the_ends_of_the_revisions() -> None:
     assert (revisions()[0], revisions()[-1]) == (schema.FIRST, schema.HEAD)
 
 
-def test_migrations_create_the_tables_of_the_code(db: Database) -> None:
+def test_a_new_database_has_the_tables_of_the_code(db: Database) -> None:
     schema.ensure(db)
     assert schema.version(db) == schema.HEAD
     assert differences(db) == []
@@ -87,6 +87,16 @@ def test_migrations_create_the_tables_of_the_code(db: Database) -> None:
             wanted = {each.parent.name: each.ondelete for each in table.foreign_keys}
             assert {name: options.get("ondelete") for name, options in rules.items()} == wanted
     schema.ensure(db)
+
+
+def test_an_upgraded_database_is_as_a_new_one(db: Database) -> None:
+    schema.ensure(db)
+    with db.engine().begin() as connection:  # as it was in version 0100
+        t.takeovers.drop(connection)
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0100'"))
+    schema.ensure(db)
+    assert schema.version(db) == schema.HEAD
+    assert differences(db) == []
 
 
 def test_a_new_database_has_the_templates_of_rules(db: Database) -> None:

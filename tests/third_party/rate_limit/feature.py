@@ -10,7 +10,7 @@ from neutrino.server.api import types
 from neutrino.server.api.definition import REQUIRED, Attribute, Extension, Resource, creatable
 from neutrino.server.api.resources.common import IDENTITY, standard
 from neutrino.server.collection import Collection
-from neutrino.server.db.tables.columns import History, integers, object_table, reference
+from neutrino.server.db.columns import History, integers, object_table, reference
 from neutrino.server.db.view import View
 from neutrino.server.features import Feature
 from neutrino.server.feed.declarations import Feed, Reference

@@ -1,6 +1,6 @@
 """Address groups."""
 
-from neutrino.server.db.tables.columns import History, json, object_table
+from neutrino.server.db.columns import History, json, object_table
 
 address_groups = object_table(
     "address_groups",

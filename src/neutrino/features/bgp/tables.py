@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from neutrino.server.db.tables.columns import History, flags, integers, owner, primary_id, reference, table, text
+from neutrino.server.db.columns import History, flags, integers, owner, primary_id, reference, table, text
 
 # `revision_number` is not shown: it grows with every change of a speaker's peers, networks and agents, which exclude each
 # other by it.

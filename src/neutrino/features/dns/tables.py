@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from neutrino.server.db.tables.columns import flags, integers, optional_ids, owner, primary_id, table, text
+from neutrino.server.db.columns import flags, integers, optional_ids, owner, primary_id, table, text
 
 # A DNS record that a port or floating IP wants, or wanted: written with the object, published by the API workers, and
 # deleted when the record is removed from the DNS. No foreign key: it outlives its object.

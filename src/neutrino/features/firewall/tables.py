@@ -1,6 +1,6 @@
 """Firewall groups, policies and rules (FWaaS v2)."""
 
-from neutrino.server.db.tables.columns import (
+from neutrino.server.db.columns import (
     History,
     flags,
     integers,

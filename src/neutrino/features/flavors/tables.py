@@ -1,6 +1,6 @@
 """Flavors and service profiles."""
 
-from neutrino.server.db.tables.columns import flags, json, owner, primary_id, reference, table, text
+from neutrino.server.db.columns import flags, json, owner, primary_id, reference, table, text
 
 flavors = table(
     "flavors",

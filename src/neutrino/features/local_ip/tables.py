@@ -1,6 +1,6 @@
 """Local IPs and their associations."""
 
-from neutrino.server.db.tables.columns import History, flags, object_table, reference, table, text
+from neutrino.server.db.columns import History, flags, object_table, reference, table, text
 
 local_ips = object_table(
     "local_ips",

@@ -1,6 +1,6 @@
 """Packet logs."""
 
-from neutrino.server.db.tables.columns import History, flags, object_table, reference, text
+from neutrino.server.db.columns import History, flags, object_table, reference, text
 
 # Deleted with their group or port. That is also done explicitly, since hosts learn of it by the change log.
 logs = object_table(

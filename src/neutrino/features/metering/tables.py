@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from neutrino.server.db.tables.columns import History, flags, integers, optional_ids, primary_id, reference, table, text
+from neutrino.server.db.columns import History, flags, integers, optional_ids, primary_id, reference, table, text
 
 metering_labels = table(
     "metering_labels",

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from neutrino.server.db.tables.columns import (
+from neutrino.server.db.columns import (
     History,
     flags,
     integers,

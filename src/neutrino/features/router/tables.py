@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from neutrino.server.db.tables.columns import (
+from neutrino.server.db.columns import (
     History,
     count_through,
     flags,

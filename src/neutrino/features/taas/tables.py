@@ -2,8 +2,8 @@
 
 import sqlalchemy as sa
 
+from neutrino.server.db.columns import History, integers, json, primary_id, reference, table, text
 from neutrino.server.db.sql import Columns
-from neutrino.server.db.tables.columns import History, integers, json, primary_id, reference, table, text
 
 
 def _tap_table(name: str, kind: str, *parts: Columns | sa.schema.SchemaItem) -> sa.Table:

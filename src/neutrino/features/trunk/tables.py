@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from neutrino.server.db.tables.columns import History, flags, integers, object_table, reference, table, text
+from neutrino.server.db.columns import History, flags, integers, object_table, reference, table, text
 
 # `generation` counts the changes of subports and of the parent's host, which exclude each other by it; the API shows
 # neither it nor a stored status: the status follows from the ports.

@@ -6,8 +6,7 @@ exclude each other by it.
 
 import sqlalchemy as sa
 
-from neutrino.server.db.sql import Columns
-from neutrino.server.db.tables.columns import (
+from neutrino.server.db.columns import (
     History,
     flags,
     integers,
@@ -19,6 +18,7 @@ from neutrino.server.db.tables.columns import (
     table,
     text,
 )
+from neutrino.server.db.sql import Columns
 
 
 def _object(name: str, kind: str, *parts: Columns | sa.schema.SchemaItem) -> sa.Table:

@@ -1,21 +1,29 @@
 """The schema version: created or upgraded at the start of a server, by one process while the others wait.
 
-Migrations create a new database and upgrade one that exists. Alembic's table `alembic_version` has the version.
+A new database gets the tables as they are declared, of the core and of all features; migrations upgrade one that exists.
+Alembic's table `alembic_version` has the version.
 """
 
 import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+import neutrino.features
 from neutrino import private
 from neutrino.errors import OperatorError
+from neutrino.model.objects import Object
+from neutrino.server.db import tables as t
 from neutrino.server.db.connection_options import GALERA
+from neutrino.server.db.objects import new_id
 from neutrino.server.db.session import Database
 
 LOG = logging.getLogger(__name__)
@@ -57,7 +65,7 @@ def ensure(db: Database, *, upgrade: bool = True) -> None:
         if found != HEAD:
             LOG.info("upgrading the database schema from version %s to %s", found or "none", HEAD)
             try:
-                _upgrade(db)
+                _upgrade(db, found)
             except sa.exc.DBAPIError as error:
                 if not _is_upgraded_by_another_node(db):
                     raise
@@ -74,10 +82,6 @@ def ensure_tables(db: Database, tables: Sequence[sa.Table], *, upgrade: bool = T
     with _locked(db):
         LOG.info("creating tables of further packages: %s", names)
         missing = _missing(db, tables)
-        for table in missing if db.dialect in ("mysql", "mariadb") else ():
-            # MariaDB compares without case and trailing spaces by default; names are equal byte for byte on all databases.
-            options = {"charset": "utf8mb4", "collate": "utf8mb4_nopad_bin"}
-            table.dialect_kwargs.update({f"{db.dialect}_{name}": value for name, value in options.items()})
         with db.engine().begin() as connection:
             tables[0].metadata.create_all(connection, tables=missing)
 
@@ -114,11 +118,48 @@ def version(db: Database) -> str | None:
         return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
 
 
-def _upgrade(db: Database) -> None:
+def _upgrade(db: Database, found: str | None) -> None:
     from alembic import command
 
     with db.engine().begin() as connection:
-        command.upgrade(alembic_config(connection), HEAD)
+        if found is None:
+            _create(connection)
+            command.stamp(alembic_config(connection), HEAD)
+        else:
+            command.upgrade(alembic_config(connection), HEAD)
+
+
+def _create(connection: Connection) -> None:
+    for feature in iter_modules(neutrino.features.__path__):  # whether enabled or not
+        if find_spec(name := f"neutrino.features.{feature.name}.tables"):
+            import_module(name)
+    existing = t.metadata.tables.keys() & set(sa.inspect(connection).get_table_names())
+    t.metadata.create_all(connection)
+    # MariaDB commits every statement: tables of an attempt that was interrupted may lack indexes and rows.
+    for name in existing:
+        for index in t.metadata.tables[name].indexes:
+            index.create(connection, checkfirst=True)
+    rules = t.default_security_group_rules
+    if connection.execute(sa.select(rules.c.id).limit(1)).first() is None:
+        connection.execute(sa.insert(rules), list(default_rules()))
+
+
+def default_rules() -> Iterator[Object]:
+    """Neutron's templates: every new group sends everything, and a default group receives from its own members."""
+    for direction, parent, remote in (("egress", None, "anywhere"), ("ingress", "PARENT", "group:PARENT")):
+        for ethertype in ("IPv4", "IPv6"):
+            identity = f"{direction} {ethertype} any - {remote}"
+            yield {
+                "id": new_id(),
+                "direction": direction,
+                "ethertype": ethertype,
+                "remote_group_id": parent,
+                "description": f"Legacy default SG rule for {direction} traffic",
+                "used_in_default_sg": True,
+                "used_in_non_default_sg": parent is None,
+                "in_default": identity,
+                "in_others": identity if parent is None else None,
+            }
 
 
 def alembic_config(connection: Connection) -> Any:

@@ -226,10 +226,7 @@ class Database:
         if self._migrations is None:
             unlimited = {} if self.dialect == "postgresql" else {"read_timeout": None, "write_timeout": None}
             arguments = {**connect_args(self.url), **unlimited}
-            # Migrations give MariaDB's options of tables by the name `mysql`, which the dialect `mariadb` ignores.
-            name = self.url.drivername.replace("mariadb", "mysql", 1)
-            url = self.url.set(drivername=name)
-            self._migrations = sa.create_engine(url, poolclass=sa.pool.NullPool, connect_args=arguments)
+            self._migrations = sa.create_engine(self.url, poolclass=sa.pool.NullPool, connect_args=arguments)
         return self._migrations
 
     def close(self) -> None:
