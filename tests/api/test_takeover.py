@@ -449,6 +449,13 @@ def test_an_unreachable_database_is_said_without_its_password(db: Database) -> N
     assert caught.value.exit_status == 3
 
 
+def test_a_release_without_templates_of_rules_keeps_ours(source: sa.Engine, db: Database) -> None:
+    execute(source, "DROP TABLE securitygroupdefaultrules", "DROP TABLE firewall_groups_v2")
+    assert imported(source, db).written > 0
+    with db.read() as connection:
+        assert len(connection.execute(sa.select(t.default_security_group_rules)).all()) == 4
+
+
 # --- the command ------------------------------------------------------------------------------------------------------
 
 

@@ -53,7 +53,13 @@ def load(url: sa.URL | str, directory: Path = DATA) -> None:
         names = list(recorded["columns"])
         kinds = list(recorded["columns"].values())
         rows.append(
-            (table, [{n: _value(v, k) for n, k, v in zip(names, kinds, row, strict=True)} for row in recorded["rows"]])
+            (
+                table,
+                [
+                    {n: recorded_value(v, k) for n, k, v in zip(names, kinds, row, strict=True)}
+                    for row in recorded["rows"]
+                ],
+            )
         )
     with engine.begin() as connection:
         metadata.create_all(connection)
@@ -67,7 +73,8 @@ def _type(kind: str, is_key: bool) -> sa.types.TypeEngine[Any]:
     return _LONG if kind == "string" and not is_key else _TYPES[kind]
 
 
-def _value(value: Any, kind: str) -> Any:
+def recorded_value(value: Any, kind: str) -> Any:
+    """A value of a row as the database takes it."""
     if value is None:
         return None
     if kind == "datetime":

@@ -132,8 +132,8 @@ def _check_orphans(source: Source, deviations: Deviations) -> None:
     unused = sa.select(standard.c.id, standard.c.resource_type).where(
         *(~sa.exists(sa.select(one.c.standard_attr_id).where(one.c.standard_attr_id == standard.c.id)) for one in users)
     )
-    for key, kind in source.connection.execute(unused):
-        deviations.leave_out(STANDARD, key, f"of a {kind} that does not exist")
+    for one in source.execute(unused).mappings():
+        deviations.leave_out(STANDARD, one["id"], f"of a {one['resource_type']} that does not exist")
 
 
 def _has_standard(source: Source, name: str) -> bool:
@@ -144,9 +144,7 @@ def _null_ports(source: Source) -> Iterable[Object]:
     if "port_id" not in source.columns("ipallocations"):
         return ()
     table = source.table("ipallocations")
-    return [
-        dict(row) for row in source.connection.execute(sa.select(table).where(table.c.port_id.is_(None))).mappings()
-    ]
+    return [dict(row) for row in source.execute(sa.select(table).where(table.c.port_id.is_(None))).mappings()]
 
 
 # --- the target -------------------------------------------------------------------------------------------------------

@@ -105,6 +105,7 @@ class Family:
     reads: Sequence[str] = ()  # further tables of Neutron that it reads
     after: Sequence[str] = ()  # families that it refers to
     shown: Sequence[Shown] = ()
+    ours: sa.ColumnElement[bool] | None = None  # rows of the first table that are none of Neutron's: left alone
     whole: bool = False  # read, compared and written at once: a small table, or one without a key in common
 
 

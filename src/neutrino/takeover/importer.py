@@ -37,6 +37,8 @@ class Importer:
     _family_of: dict[sa.Table, Family] = field(init=False)
 
     def __post_init__(self) -> None:
+        # Nothing is known of the objects of a plugin, or of a newer release: ours stay.
+        self.families = [family for family in self.families if family.source in self.source.tables]
         self._family_of = {family.tables[0].table: family for family in reversed(self.families)}
 
     def check(self) -> dict[str, int]:
@@ -67,11 +69,14 @@ class Importer:
         if family.whole or [column.name for column in table.primary_key.columns] != [owner]:
             return  # compared as a whole, or with the objects that they belong to
         column = table.c[owner]
+        apart = [] if family.ours is None else [~family.ours]
         last: object = None
         while True:
             after: list[sa.ColumnElement[bool]] = [] if last is None else [column > last]
             with db.read() as connection:
-                keys = list(connection.execute(sa.select(column).where(*after).order_by(column).limit(PAGE)).scalars())
+                keys = list(
+                    connection.execute(sa.select(column).where(*apart, *after).order_by(column).limit(PAGE)).scalars()
+                )
             if not keys:
                 return
             last = keys[-1]

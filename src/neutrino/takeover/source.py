@@ -8,15 +8,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, CursorResult
 from sqlalchemy.engine.interfaces import ReflectedColumn
 
 from neutrino.errors import OperatorError
 from neutrino.model.objects import Object
 from neutrino.server.db.connection_options import connect_args
+from neutrino.server.db.sql import Selection
 
 UNREACHABLE: Final = 3  # exit status
 PAGE: Final = 500
@@ -77,7 +78,8 @@ class Source:
     @cached_property
     def _columns(self) -> dict[str, list[ReflectedColumn]]:
         """The columns of all tables, in few statements."""
-        return {name: found for (_, name), found in sa.inspect(self.connection).get_multi_columns().items()}
+        with readable(self.name):
+            return {name: found for (_, name), found in sa.inspect(self.connection).get_multi_columns().items()}
 
     def table(self, name: str) -> sa.Table:
         if name not in self._tables:
@@ -91,8 +93,7 @@ class Source:
     def count(self, name: str) -> int:
         if name not in self.tables:
             return 0
-        rows = self.connection.execute(sa.select(sa.func.count()).select_from(self.table(name)))
-        return int(rows.scalar_one())
+        return int(self.execute(sa.select(sa.func.count()).select_from(self.table(name))).scalar_one())
 
     def rows(self, name: str) -> list[Object]:
         """All rows of a small table."""
@@ -138,7 +139,7 @@ class Source:
         wanted = list(keys)
         found: set[object] = set()
         for start in range(0, len(wanted), PAGE):
-            found |= set(self.connection.execute(sa.select(own).where(own.in_(wanted[start : start + PAGE]))).scalars())
+            found |= set(self.execute(sa.select(own).where(own.in_(wanted[start : start + PAGE]))).scalars())
         return found
 
     def _select(
@@ -162,7 +163,11 @@ class Source:
             statement = statement.order_by(order)
         if limit is not None:
             statement = statement.limit(limit)
-        return [dict(row) for row in self.connection.execute(statement).mappings()]
+        return [dict(row) for row in self.execute(statement).mappings()]
+
+    def execute(self, statement: Selection) -> CursorResult[Any]:
+        with readable(self.name):
+            return self.connection.execute(statement)
 
 
 _STANDARD: Final[Sequence[str]] = ("created_at", "updated_at", "description", "revision_number", "resource_type")
@@ -176,12 +181,22 @@ def opened(url: sa.URL) -> Iterator[Source]:
         url, poolclass=sa.pool.NullPool, isolation_level="AUTOCOMMIT", hide_parameters=True, connect_args=arguments
     )
     try:
-        with engine.connect() as connection:
-            for statement in _SNAPSHOT[url.get_backend_name()]:
-                connection.exec_driver_sql(statement)
+        with readable(shown(url)):
+            connection = engine.connect()
+        with connection:
+            with readable(shown(url)):
+                for statement in _SNAPSHOT[url.get_backend_name()]:
+                    connection.exec_driver_sql(statement)
             yield Source(connection, shown(url))
-    except sa.exc.DBAPIError as error:
-        cause = " ".join(str(error.orig).split())
-        raise SourceError(f"Neutron's database {shown(url)} cannot be read: {cause}") from None
     finally:
         engine.dispose()
+
+
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Say that it is Neutron's database that fails, and not ours."""
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        cause = " ".join(str(error.orig).split())
+        raise SourceError(f"Neutron's database {name} cannot be read: {cause}") from None

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
-from neutrino.server.db.session import Database
+from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
 from neutrino.takeover.family import Family, Owned
 
@@ -69,6 +69,8 @@ class Writer:
 
         try:
             found = attempt()
+        except (Stale, sa.exc.OperationalError):  # a race with another writer, or the database fails over
+            found = self.db.retrying(attempt)
         except sa.exc.IntegrityError:
             self._park(family, keys, composed)
             found = self.db.retrying(attempt)

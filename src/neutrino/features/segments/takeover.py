@@ -24,6 +24,7 @@ FAMILIES = (
         name="segment ranges",
         source="network_segment_ranges",
         tables=(Owned(network_segment_ranges), TAGS),
+        ours=network_segment_ranges.c.default,
         shown=(Shown("network_segment_ranges"),),
         compose=_compose,
     ),
