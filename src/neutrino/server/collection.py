@@ -143,6 +143,22 @@ class Collection(Listing):
         return self._view.get(connection, key, context.project_id, revision=revision, more=self._more)
 
 
+class DefaultedCollection(Collection):
+    """A collection whose lists have the default objects of a project, which are created first."""
+
+    def __init__(self, db: Database, view: View, quotas: Quotas, ensure_default: Callable[[str], object]) -> None:
+        """`ensure_default` creates the default objects of a project that has none."""
+        super().__init__(db, view, quotas)
+        self._ensure_default = ensure_default
+
+    def index(self, context: Context, query: Query) -> list[Object]:
+        project = query.text("project_id", context.project_id or "")
+        # A filter may be any text, which no project has as its id.
+        if 0 < len(project) <= 255 and (context.is_admin or project == context.project_id):
+            self._ensure_default(project)
+        return super().index(context, query)
+
+
 class OneByOneCollection(Collection):
     """A collection whose new objects depend on what is stored: several are created in a transaction each."""
 

@@ -21,11 +21,9 @@ from neutrino.features.firewall.tables import (
 )
 from neutrino.model.objects import Object
 from neutrino.server.access import sharing
-from neutrino.server.context import Context
 from neutrino.server.db.objects import as_row, exists, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.query import Query
 
 DEFAULT_NAME = "default"
 
@@ -48,14 +46,6 @@ class DefaultGroups:
             return str(found)
         with self.db.transaction() as tx:
             return self._insert(tx, project_id)
-
-    def ensure_for_list(self, context: Context, query: Query) -> None:
-        """Create the default group of the listed project, if the caller may see it, so that the list contains it."""
-        project = query.text("project_id", context.project_id or "")
-        if not project or len(project) > 255:  # a filter may be any text, which no project has as its id
-            return
-        if context.is_admin or project == context.project_id:
-            self.ensure(project)
 
     def _insert(self, tx: Transaction, project_id: str) -> str:
         policies = {}

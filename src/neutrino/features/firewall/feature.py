@@ -28,8 +28,8 @@ def build(services: Services) -> ResourcePlugin:
     joining = PortUse(changes=AutoAssociation(defaults).port_changes)  # of ports that are bound, not of deleted ones
     return ResourcePlugin(
         collections=(
-            (FIREWALL_RULE, FirewallRules(db, RULES, quotas, defaults.ensure_for_list)),
-            (FIREWALL_POLICY, FirewallPolicies(db, POLICIES, quotas, defaults.ensure_for_list)),
+            (FIREWALL_RULE, FirewallRules(db, RULES, quotas, defaults.ensure)),
+            (FIREWALL_POLICY, FirewallPolicies(db, POLICIES, quotas, defaults.ensure)),
             (FIREWALL_GROUP, FirewallGroups(db, quotas, defaults)),
         ),
         ports=(joining,) if conf.auto_associate_default_firewall_group else (),

@@ -39,7 +39,7 @@ class FirewallGroups(FirewallCollection):
     needed = ("is_default",)
 
     def __init__(self, db: Database, quotas: Quotas, defaults: DefaultGroups) -> None:
-        super().__init__(db, GROUPS, quotas, defaults.ensure_for_list)
+        super().__init__(db, GROUPS, quotas, defaults.ensure)
         self._defaults = defaults
 
     def new(self, context: Context, values: Object) -> Object:

@@ -4,7 +4,7 @@ A change of a rule is a change of all policies that have it, which are no longer
 have to apply it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -14,31 +14,18 @@ from neutrino.features.firewall.checks import PENDING_UPDATE, RULE_MATCH, check_
 from neutrino.features.firewall.tables import firewall_groups, firewall_policies, policy_rules
 from neutrino.features.firewall.views import MAX_PARAMETERS, RULES
 from neutrino.model.objects import Object
-from neutrino.server.collection import Collection
+from neutrino.server.collection import DefaultedCollection
 from neutrino.server.context import Context
 from neutrino.server.db.objects import exists, fresh
-from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction, now
-from neutrino.server.db.view import View
-from neutrino.server.query import Query
-from neutrino.server.quota.quotas import Quotas
 
-EnsureDefault = Callable[[Context, Query], None]  # creates the default group of a listed project, with its rules
 _POLICIES = sa.select(policy_rules.c.firewall_policy_id).where(
     policy_rules.c.firewall_rule_id == sa.bindparam("rule", type_=sa.String)
 )
 
 
-class FirewallCollection(Collection):
-    """Rules, policies or groups. A list has those of the project's default group, which is created first."""
-
-    def __init__(self, db: Database, view: View, quotas: Quotas, ensure_default: EnsureDefault) -> None:
-        super().__init__(db, view, quotas)
-        self._ensure_default = ensure_default
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        self._ensure_default(context, query)
-        return super().index(context, query)
+class FirewallCollection(DefaultedCollection):
+    """Rules, policies or groups. A list has those of the project's default group."""
 
     def new(self, context: Context, values: Object) -> Object:
         return fresh(values)

@@ -24,6 +24,7 @@ from neutrino.features.router.hosts import (
     read_placements,
     read_router_hosts,
 )
+from neutrino.features.router.routers.view import GATEWAY_ROUTERS
 from neutrino.features.router.tables import (
     conntrack_helpers,
     floatingips,
@@ -393,16 +394,7 @@ _NDP_PROXIES = sa.select(ndp_proxies.c.router_id, ndp_proxies.c.id, ndp_proxies.
 # A subnet's prefix is requested by the router that is its gateway, once that router has an external gateway.
 _DELEGATIONS = (
     sa.select(routers.c.id, t.ip_allocations.c.subnet_id, t.subnets.c.cidr)
-    .select_from(
-        t.subnets.join(
-            t.ip_allocations,
-            sa.and_(
-                t.ip_allocations.c.subnet_id == t.subnets.c.id, t.ip_allocations.c.ip_address == t.subnets.c.gateway_ip
-            ),
-        )
-        .join(router_ports, router_ports.c.port_id == t.ip_allocations.c.port_id)
-        .join(routers, routers.c.id == router_ports.c.router_id)
-    )
+    .select_from(GATEWAY_ROUTERS)
     .where(
         t.subnets.c.prefix_delegated,
         routers.c.gw_network_id.is_not(None),

@@ -4,7 +4,6 @@ The network's row repeats its segments, as provider attributes or as a list; a c
 (`ml2/segments.py`). The network's revision stays, as in Neutron. Dynamic segments of drivers are not shown.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import sqlalchemy as sa
@@ -24,7 +23,6 @@ from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.networks import AUTO_DELETED, Networks, delete_ports
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.segments import DYNAMIC, Segments, read_segments
-from neutrino.server.query import Query
 
 _segments, _ports, _bindings = t.network_segments.c, t.ports.c, t.port_bindings.c
 NAMES = (
@@ -36,27 +34,15 @@ _NOT_DYNAMIC = _segments.position < DYNAMIC
 _OWN_NETWORK = _segments.network_id.in_(
     sa.select(t.networks.c.id).where(t.networks.c.project_id == sa.bindparam("viewer_project", type_=sa.String))
 )
-SEGMENTS = View(t.network_segments, columns=NAMES, scope=_OWN_NETWORK, not_found=errors.SegmentNotFound)
+SEGMENTS = View(
+    t.network_segments, columns=NAMES, scope=_OWN_NETWORK, only=_NOT_DYNAMIC, not_found=errors.SegmentNotFound
+)
 
 
 class SegmentCollection(Collection):
     def __init__(self, db: Database, operations: Operations, networks: Networks, segments: Segments) -> None:
         super().__init__(db, SEGMENTS)
         self.operations, self.networks, self.segments = operations, networks, segments
-
-    # --- reading --------------------------------------------------------------------------------------------------
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        with self.db.read() as connection:
-            return SEGMENTS.many(connection, query, context.project_id, _NOT_DYNAMIC)
-
-    def show(self, context: Context, key: str, fields: Sequence[str] | None, everyone: bool) -> Object | None:
-        query = Query(fields=None if fields is None else tuple(fields), everyone=everyone)
-        with self.db.read() as connection:
-            rows = SEGMENTS.many(connection, query, context.project_id, _NOT_DYNAMIC, _segments.id == key)
-        return rows[0] if rows else None
-
-    # --- writing --------------------------------------------------------------------------------------------------
 
     @retried
     def create(self, context: Context, values: Object) -> Object:

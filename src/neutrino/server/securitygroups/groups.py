@@ -9,14 +9,13 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
 from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
-from neutrino.server.collection import Collection
+from neutrino.server.collection import DefaultedCollection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, exists, fresh
 from neutrino.server.db.reads import Lookup, read, scalar
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups import rules, views
 from neutrino.server.securitygroups.default_rules import first_rules, read_templates
@@ -38,7 +37,7 @@ DEFAULT_GROUP = Lookup(
 )
 
 
-class SecurityGroups(Collection):
+class SecurityGroups(DefaultedCollection):
     extensions = (
         Extension("security-group", "security-group", "Groups of ports with rules for their traffic."),
         Extension("stateful-security-group", "Stateful security group", "Groups with or without connection tracking."),
@@ -63,10 +62,10 @@ class SecurityGroups(Collection):
     needed = ("is_default",)
 
     def __init__(self, db: Database, quotas: Quotas, remotes: Sequence[RuleRemote] = ()) -> None:
-        super().__init__(db, views.GROUPS)
+        super().__init__(db, views.GROUPS, quotas, self.ensure_default)
         self._limits = quotas.limits
         self.remotes = remotes
-        self.rules = rules.SecurityGroupRules(db, quotas, remotes, self._ensure_default_of_list)
+        self.rules = rules.SecurityGroupRules(db, quotas, remotes, self.ensure_default)
         self.collections = ((SECURITY_GROUP, self), (SECURITY_GROUP_RULE, self.rules))
         self.delete_hooks: list[GroupDeletion] = []
 
@@ -90,10 +89,6 @@ class SecurityGroups(Collection):
         return str(group["id"])
 
     # --- groups ---------------------------------------------------------------------------------------------------
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        self._ensure_default_of_list(context, query)
-        return super().index(context, query)
 
     @retried
     def create_several(self, context: Context, items: Sequence[Object]) -> list[Object]:
@@ -131,16 +126,6 @@ class SecurityGroups(Collection):
             tx.write(_UNUSE, {"key": before["id"]})
             for hook in self.delete_hooks:
                 hook(tx, before["id"])
-
-    # --- their parts ----------------------------------------------------------------------------------------------
-
-    def _ensure_default_of_list(self, context: Context, query: Query) -> None:
-        """Create the default group of the listed project, if the caller may see it, so that the list contains it."""
-        project = query.text("project_id", context.project_id or "")
-        if not project or len(project) > 255:  # a filter may be any text, which no project has as its id
-            return
-        if context.is_admin or project == context.project_id:
-            self.ensure_default(project)
 
 
 def _is_stateful(connection: Connection, values: Object) -> bool:

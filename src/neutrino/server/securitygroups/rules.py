@@ -15,14 +15,13 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Object
 from neutrino.server import errors
-from neutrino.server.collection import Collection
+from neutrino.server.collection import DefaultedCollection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction, now
-from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.checks import Rule, check_bulk, refuse_repeated
 from neutrino.server.securitygroups.views import MAX_PARAMETERS, RULES, check_references
@@ -55,23 +54,17 @@ _DELETE_TOUCHING = sa.delete(t.security_group_rules).where(_TOUCHES)
 _GROUP_REMOTE = RuleRemote(lambda rule: rule.remote_group_id, _g.id, errors.SecurityGroupNotFound)
 
 
-class SecurityGroupRules(Collection):
+class SecurityGroupRules(DefaultedCollection):
     def __init__(
         self,
         db: Database,
         quotas: Quotas,
         remotes: Sequence[RuleRemote],
-        ensure_default: Callable[[Context, Query], None],
+        ensure_default: Callable[[str], object],
     ) -> None:
-        """`ensure_default` creates the default group of the project that a list is about, if it is missing."""
-        super().__init__(db, RULES)
+        super().__init__(db, RULES, quotas, ensure_default)
         self._limits = quotas.limits
         self._remotes = [_GROUP_REMOTE, *remotes]
-        self._ensure_default = ensure_default
-
-    def index(self, context: Context, query: Query) -> list[Object]:
-        self._ensure_default(context, query)
-        return super().index(context, query)
 
     def target(self, context: Context, values: Object) -> Object:
         """The owner of the rule's group, on whom the policy of its rules depends."""

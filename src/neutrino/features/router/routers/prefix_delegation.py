@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection
 from neutrino.features.router.routers.port_layout import RouterPort
 from neutrino.features.router.routers.router_ports import read_ports
 from neutrino.features.router.routers.rules import check_overlap
+from neutrino.features.router.routers.view import GATEWAY_ROUTERS
 from neutrino.features.router.tables import router_l3_agents, router_ports, routers
 from neutrino.model import agents as words
 from neutrino.model.device_owners import INTERFACES, SNAT
@@ -41,16 +42,9 @@ ROUNDS = 3  # ports created meanwhile with an address of the old prefix are renu
 _ROUTER = (
     sa.select(routers.c.id, routers.c.revision_number, routers.c.gw_network_id)
     .select_from(
-        t.subnets.join(
-            t.ip_allocations,
-            sa.and_(
-                t.ip_allocations.c.subnet_id == t.subnets.c.id, t.ip_allocations.c.ip_address == t.subnets.c.gateway_ip
-            ),
+        GATEWAY_ROUTERS.join(router_l3_agents, router_l3_agents.c.router_id == routers.c.id).join(
+            t.agents, t.agents.c.id == router_l3_agents.c.agent_id
         )
-        .join(router_ports, router_ports.c.port_id == t.ip_allocations.c.port_id)
-        .join(routers, routers.c.id == router_ports.c.router_id)
-        .join(router_l3_agents, router_l3_agents.c.router_id == routers.c.id)
-        .join(t.agents, t.agents.c.id == router_l3_agents.c.agent_id)
     )
     .where(
         t.subnets.c.id == sa.bindparam("subnet"),

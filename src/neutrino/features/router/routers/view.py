@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.features.router.errors import RouterNotFound
 from neutrino.features.router.scheduling.candidates import PLACEMENTS, STATUS
-from neutrino.features.router.tables import routers
+from neutrino.features.router.tables import router_ports, routers
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import Lookup, scalar
@@ -41,6 +41,17 @@ _GATEWAY = {
 }
 # With all columns and the stored status: for updates.
 VIEW = View(routers, computed=_COMPUTED, not_found=RouterNotFound)
+# Subnets, each with the router whose port has the address of its gateway.
+GATEWAY_ROUTERS = (
+    t.subnets.join(
+        t.ip_allocations,
+        sa.and_(
+            t.ip_allocations.c.subnet_id == t.subnets.c.id, t.ip_allocations.c.ip_address == t.subnets.c.gateway_ip
+        ),
+    )
+    .join(router_ports, router_ports.c.port_id == t.ip_allocations.c.port_id)
+    .join(routers, routers.c.id == router_ports.c.router_id)
+)
 _PORTS = sa.select(t.ports.c.id, t.ports.c.network_id, t.ports.c.fixed_ips).where(
     t.ports.c.id.in_(sa.bindparam("ports", expanding=True))
 )
