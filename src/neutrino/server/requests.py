@@ -26,9 +26,7 @@ CALLER_ID: Final = re.compile(r"req-[a-f0-9]{8}(-[a-f0-9]{4}){3}-[a-f0-9]{12}$")
 Header = tuple[str, str]
 Headers = Sequence[Header]
 Failure = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]  # of WSGI
-RESOURCE: Final = (
-    "neutrino.resource"  # in the environment: the resource that a request is about, once its route is known
-)
+RESOURCE: Final = "neutrino.resource"  # in the environment: what a request is about, once its route is known
 CLIENT: Final = "neutrino.client"  # in the environment: address of the client, which it cannot choose itself
 FORWARDED_FOR: Final = "HTTP_X_FORWARDED_FOR"
 OTHER: Final = "other"

@@ -70,9 +70,8 @@ class Routers:
         self._leftovers = self.leftovers or ignored(self.services)
         self._fips = FipNamespaces(self.services, self.options, self.desired, self._announce, self._leftovers)
         self._records = Path(self.options.state_path) / RECORDS
-        self._own: dict[
-            str, frozenset[str]
-        ] = {}  # the addresses for which stale connections were flushed, by namespace
+        # The addresses for which stale connections were flushed, by namespace.
+        self._own: dict[str, frozenset[str]] = {}
 
     def known(self) -> frozenset[str]:
         """The routers that this host has: by their records, and leftovers without one."""

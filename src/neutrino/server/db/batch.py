@@ -101,10 +101,7 @@ class Batch:
             self._defer(Statement(text.text, values, many, rows))
             return
         with driver_cursor(self._connection, text.text) as cursor:
-            if many:
-                cursor.executemany(text.text, values)
-            else:
-                cursor.execute(text.text, values[0])
+            (cursor.executemany if many else cursor.execute)(text.text, values if many else values[0])
             _check_changed(cursor.rowcount, rows)
 
     def _add_uncompiled(self, statement: sa.Executable, parameters: Parameters | None, rows: int | None) -> None:
