@@ -23,10 +23,10 @@ from neutrino.features.segments.errors import (
 from neutrino.features.segments.resources import RANGED_TYPES
 from neutrino.model.objects import Object, Values
 from neutrino.server import errors
-from neutrino.server.collection import Collection, one_by_one
+from neutrino.server.collection import OneByOneCollection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row, fresh, update_row
+from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import Added, View
@@ -71,50 +71,43 @@ _ROWS = View(t.network_segment_ranges, hidden=("tenant_id",), not_found=NetworkS
 VIEW = _ROWS.composed({"available": Added(_WHERE, _available), "used": Added(_WHERE, _used)})
 
 
-class SegmentRanges(Collection):
+class SegmentRanges(OneByOneCollection):
     def __init__(self, db: Database, drivers: Mapping[str, TypeDriver]) -> None:
         super().__init__(db, VIEW)
         self._drivers = {name: d for name, d in drivers.items() if isinstance(d, RangedTypeDriver)}
 
-    def create_several(self, context: Context, several: Sequence[Object]) -> list[Object]:
-        return one_by_one(several, lambda one: self.create(context, one), lambda key: self.delete(context, key, None))
-
-    @retried
-    def create(self, context: Context, values: Object) -> Object:
+    def new(self, context: Context, values: Object) -> Object:
         limits = self._limits(values.get("network_type"))
         project = None if values["shared"] else values["project_id"]
         created = fresh({"project_id": project, "default": False, **_placed(values)}, revision=0)
         created |= {"project_id": project}
         del created["tenant_id"]
         _check_limits(created, limits)
-        with self.db.read() as connection:
-            writes = _count_writes(connection, created)
-            _check_overlap(connection, created)
-            created |= _computed(connection, created)
-        with self.db.transaction() as tx:
-            _claim(tx, created, writes)
-            tx.insert(t.network_segment_ranges, [as_row(t.network_segment_ranges, created)])
         return created
 
-    @retried
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
-        with self.db.read() as connection:
-            before = _ROWS.get(connection, key, revision=revision)
-            if before["default"]:
-                raise NetworkSegmentRangeDefaultReadOnly(id=key)
-            after = {**before, **values}
-            used = [number for number, _ in _segments_in(connection, before)]
-            if used and (after["minimum"] > used[0] or after["maximum"] < used[-1]):
-                raise NetworkSegmentRangeReferencedByProject(id=key)
-            _check_limits(after, self._limits(after["network_type"]))
-            writes = _count_writes(connection, after)
-            _check_overlap(connection, after)
-            after |= _computed(connection, after)
-        with self.db.transaction() as tx:
-            _claim(tx, after, writes)
-            after |= update_row(tx, t.network_segment_ranges, before, values)
+        after = super().update(context, key, values, revision)
         # As in Neutron, the answer to an update has no project where there is none.
         return {k: v for k, v in after.items() if k != "tenant_id" and not (k == "project_id" and v is None)}
+
+    def check_create(self, connection: Connection, context: Context, objects: Sequence[Object]) -> None:
+        for created in objects:
+            created["writes"] = _count_writes(connection, created)
+            _check_overlap(connection, created)
+            created |= _computed(connection, created)
+
+    def check_update(self, connection: Connection, context: Context, before: Object, after: Object) -> None:
+        if before["default"]:
+            raise NetworkSegmentRangeDefaultReadOnly(id=before["id"])
+        used = [number for number, _ in _segments_in(connection, before)]
+        if used and (after["minimum"] > used[0] or after["maximum"] < used[-1]):
+            raise NetworkSegmentRangeReferencedByProject(id=before["id"])
+        _check_limits(after, self._limits(after["network_type"]))
+        self.check_create(connection, context, [after])
+
+    def also_write(self, tx: Transaction, before: Object | None, after: Object | None) -> None:
+        if after is not None:
+            _claim(tx, after, after["writes"])
 
     def check_delete(self, connection: Connection, context: Context, before: Object) -> None:
         if before["default"]:
