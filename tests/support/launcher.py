@@ -45,7 +45,16 @@ LOADED = (
     "neutrino.cli.status.command",
     "neutrino.cli.up.command",
     "neutrino.cli.workers",
+    "neutrino.dataplane.ovsdb.real",
+    "neutrino.server.feed.server",
     "neutrino.server.main",
+    # What a server imports by its configuration.
+    "keystonemiddleware.auth_token",
+    "psycopg",
+    "pymysql",
+    "sqlalchemy.dialects.mysql",
+    "sqlalchemy.dialects.postgresql",
+    "sqlalchemy.dialects.sqlite",
 )
 _LARGEST = 1 << 20  # bytes of a request
 _PR_SET_PDEATHSIG = 1
@@ -253,9 +262,15 @@ def _load() -> None:
     sys.path.remove(str(ROOT))  # the working directory, which `-m` adds
     for module in LOADED:
         importlib.import_module(module)
+    import stevedore
+
+    from neutrino import entry_points
+
     for plugin in importlib.metadata.distribution("neutrino").entry_points:
         if plugin.group.startswith("neutrino."):
             plugin.load()
+    entry_points.of_group("")  # reads the metadata of all packages
+    stevedore.ExtensionManager("")  # which reads them too
     import setproctitle
 
     setproctitle.getproctitle()  # it finds the place of the title by the first environment variable, which is still there

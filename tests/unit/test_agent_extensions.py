@@ -24,7 +24,7 @@ class Second(First):
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [EntryPoint(n.lower(), f"{__name__}:{n}", GROUP) for n in ("First", "Second", "Missing")]
-    monkeypatch.setattr(config, "entry_points", lambda group: points if group == GROUP else [])
+    monkeypatch.setattr(config.entry_points, "of_group", lambda group: points if group == GROUP else [])
 
 
 def test_extensions_are_instances_in_the_order_of_the_names() -> None:

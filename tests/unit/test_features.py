@@ -86,7 +86,7 @@ def test_no_two_features_declare_the_same() -> None:
 
 def test_two_features_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     again = [_EntryPoint(INSTALLED[0])]
-    monkeypatch.setattr(features, "entry_points", lambda group: again)
+    monkeypatch.setattr(features.entry_points, "of_group", lambda group: again)
     with pytest.raises(OperatorError, match=f"called {INSTALLED[0].name}: uninstall one"):
         features.installed.__wrapped__()
 

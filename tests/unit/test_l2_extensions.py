@@ -259,7 +259,7 @@ def test_meter_ids_depend_on_names_alone() -> None:
 
 def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: object, names: str, **known: str) -> tuple[L2Extension, ...]:
     entries = [EntryPoint(name, value, ENTRY_POINTS) for name, value in known.items()]
-    monkeypatch.setattr(loading, "entry_points", lambda group: entries)
+    monkeypatch.setattr(loading.entry_points, "of_group", lambda group: entries)
     file = f"{tmp_path}/agent.ini"
     with open(file, "w") as written:
         written.write(f"[agent]\nextensions = {names}\n")

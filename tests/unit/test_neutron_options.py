@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from oslo_config import cfg
 
 import neutrino
+from neutrino import entry_points
 from neutrino.agent import config as agent
 from neutrino.configuration import findings, neutron_options, neutron_values
 from neutrino.errors import RefusedToStart
@@ -278,7 +280,8 @@ def test_a_driver_or_extension_that_is_missing_is_refused_by_the_agent(tmp_path:
 
 def test_an_entry_point_wins_over_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     names = neutron_values.TABLE["DEFAULT", "service_plugins"]
-    monkeypatch.setattr(neutron_values, "_installed", lambda group: frozenset({"trunk", "tag"}))
+    installed = [EntryPoint(name, "package:Plugin", names.group) for name in ("trunk", "tag")]
+    monkeypatch.setattr(entry_points, "of_group", lambda group: installed)
     assert (names.read("trunk"), names.read("tag"), names.read("mine")) == ("trunk", "tag", "mine")
 
 

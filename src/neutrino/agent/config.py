@@ -4,12 +4,12 @@ import ipaddress
 import os
 import pwd
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 from typing import Any
 
 from oslo_config import cfg, types
 from oslo_log import log
 
+from neutrino import entry_points
 from neutrino.agent.bgp import config as bgp
 from neutrino.agent.dhcp import config as dhcp
 from neutrino.agent.guard.decide import CAUSES, CookieRange, parse_cookies
@@ -334,7 +334,7 @@ def kept_cookies(conf: cfg.ConfigOpts) -> tuple[CookieRange, ...]:
 
 def load_extensions(group: str, names: Sequence[str], *args: object) -> list[Any]:
     """Extensions of a role: the named entry points of `group`, in the order of `names`, each called with `args`."""
-    installed = {point.name: point for point in entry_points(group=group)}
+    installed = {point.name: point for point in entry_points.of_group(group)}
     extensions = []
     for name in names:
         if name not in installed:

@@ -7,9 +7,10 @@ import argparse
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 
 from oslo_config import cfg
+
+from neutrino import entry_points
 
 WIDTH = 110
 NONE = "<none>"
@@ -87,7 +88,7 @@ OPTIONS = {"server": server_options, "agent": agent_options}
 
 
 def _logging() -> list[cfg.Opt]:
-    (library,) = entry_points(group="oslo.config.opts", name="oslo.log")
+    (library,) = entry_points.of_group("oslo.config.opts").select(name="oslo.log")
     return [option for _, options in library.load()() for option in options]
 
 

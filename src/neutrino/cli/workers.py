@@ -48,8 +48,10 @@ def load(files: Sequence[str]) -> None:
     sa.make_url(config.database_url(conf)).get_dialect().import_dbapi()
     if conf.feed.run:
         import neutrino.server.feed.server  # noqa: F401
+    is_reload = _server is not None
     _server = assemble(conf)
-    gc.unfreeze()  # after a reload: the replaced server can be collected
+    if is_reload:
+        gc.unfreeze()  # the replaced server can be collected
     gc.collect()
     gc.freeze()  # the collector of a child would write to these objects, and so copy their pages
 

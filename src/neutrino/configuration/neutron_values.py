@@ -6,11 +6,11 @@ knows them. A name that is installed as an entry point, by us or by a third part
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
 from oslo_config import types
+
+from neutrino import entry_points
 
 INCLUDED = ""  # instead of a name: a part of Neutron that is always included here
 
@@ -25,7 +25,7 @@ class Names:
     choices: tuple[str, ...] = ()  # for options without entry points
 
     def available(self) -> Collection[str]:
-        return self.choices or _installed(self.group)
+        return self.choices or {point.name for point in entry_points.of_group(self.group)}
 
     def read(self, text: str) -> str:
         """Our name; INCLUDED if there is nothing to load."""
@@ -40,11 +40,6 @@ class Names:
         if self.choices:
             raise ValueError(f"{text!r} is none of {', '.join(self.choices)}")
         return name  # unknown: the loader's error names the entry points
-
-
-@cache
-def _installed(group: str) -> frozenset[str]:
-    return frozenset(point.name for point in entry_points(group=group))
 
 
 _NOT_HERE = "it is not part of this release"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from graphlib import TopologicalSorter
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pkgutil import iter_modules
 
 import sqlalchemy as sa
@@ -20,6 +20,7 @@ from oslo_config import cfg
 from sqlalchemy.engine import Connection
 
 import neutrino.features
+from neutrino import entry_points
 from neutrino.configuration.options import Configuration
 from neutrino.diagnosis.catalogue import AREAS
 from neutrino.diagnosis.facts import Facts
@@ -129,7 +130,7 @@ def installed() -> tuple[Feature, ...]:
     """All features, enabled or not, each after those that it requires."""
     packages = (f"{GROUP}.{module.name}.feature" for module in iter_modules(neutrino.features.__path__))
     built_in = [feature for package in packages for feature in import_module(package).FEATURES]
-    return _in_order([*built_in, *map(_load, entry_points(group=GROUP))])
+    return _in_order([*built_in, *map(_load, entry_points.of_group(GROUP))])
 
 
 def enabled(conf: cfg.ConfigOpts) -> list[Feature]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from oslo_config import cfg
 from oslo_policy import policy
@@ -25,6 +26,7 @@ CREDENTIALS = frozenset(
     ("project_id", "tenant_id", "user_id", "roles", "service_roles", "domain_id", "user_domain_id")
 ) | {"project_domain_id", "system_scope", "user_name", "project_name"}
 OPTION = "[oslo_policy] policy_default_rule"
+_default_check = cache(parse)  # several hundred default rules have a few dozen different texts
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def _parsed(
         text = defaults.rules[name]
         if not conf.oslo_policy.enforce_new_defaults and name in defaults.deprecated:
             text = f"({text}) or ({defaults.deprecated[name]})"
-        checks[name] = parse(text)
+        checks[name] = _default_check(text)
     return checks, broken
 
 
