@@ -14,6 +14,7 @@ from neutrino.server import config, features
 from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
 from neutrino.server.events import nova
 from neutrino.server.feed.reports.reports import PortReports, Reports
+from neutrino.server.frozen import Frozen
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.hosts.registry import AgentReport, Registry
 from neutrino.server.quota.quotas import Quotas
@@ -32,6 +33,7 @@ class Backend:
 def build_backend(conf: Configuration) -> Backend:
     """Opens and starts nothing, so that it can be done before processes are forked."""
     db = config.database(conf)
+    db.is_frozen = Frozen(db)
     quotas = Quotas(db, {name: conf.quotas[f"quota_{name}"] for name in config.quotas()})
     registry = Registry(db, conf.agent_down_time)
     nova_sink = nova.nova_notifier_from_conf(conf)  # its thread starts with the first event, not here
@@ -79,6 +81,8 @@ def host_reports(backend: Backend) -> Reports:
         ports = one.ports(ports)
 
     def reported(report: AgentReport) -> None:
+        if services.db.is_frozen():  # it gets what it lacks when the takeover is completed (`Sweeper`)
+            return
         dhcp.reported(report)
         for one in backend.running:
             one.host_reported(report)

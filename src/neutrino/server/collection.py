@@ -154,7 +154,8 @@ class DefaultedCollection(Collection):
     def index(self, context: Context, query: Query) -> list[Object]:
         project = query.text("project_id", context.project_id or "")
         # A filter may be any text, which no project has as its id.
-        if 0 < len(project) <= 255 and (context.is_admin or project == context.project_id):
+        is_project = 0 < len(project) <= 255
+        if is_project and (context.is_admin or project == context.project_id) and not self.db.is_frozen():
             self._ensure_default(project)
         return super().index(context, query)
 

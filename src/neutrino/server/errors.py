@@ -41,6 +41,9 @@ class DatabaseUnreachable(HTTPServiceUnavailable):
     template = "The server cannot reach its database and did not execute the request: try again."
 class DatabaseNotWritable(HTTPServiceUnavailable):
     retry_after = 30; template = "The server's database cannot be written, as {reason}; the request was not executed."
+class CloudFrozen(ApiError):  # not a kind of the above: it lasts minutes
+    status = 503; retry_after = 30
+    template = "The networking service is being replaced and changes nothing until that is completed: try again later."
 class DatabaseOutcomeUnknown(ApiError):  # not a kind of the above: the request may have been executed
     status = 503
     template = (

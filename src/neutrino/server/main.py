@@ -178,8 +178,9 @@ def begin(server: Server) -> None:
     private.close_directory(conf.state_path)
     schema.ensure(server.db, upgrade=conf.database.auto_upgrade)
     schema.ensure_tables(server.db, features.additional_tables(), upgrade=conf.database.auto_upgrade)
-    for plugin in server.service_plugins.values():
-        plugin.begin()
+    if not server.db.is_frozen():
+        for plugin in server.service_plugins.values():
+            plugin.begin()
     replayed = server.core.operations.replay()
     if replayed:
         LOG.warning("replayed %s operations that another process had left unfinished", replayed)

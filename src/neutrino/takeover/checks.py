@@ -158,8 +158,14 @@ def check_target(db: Database, importer: Importer, *, silent_since: str, allow_r
                 t.server_processes.c.seen_at >= silent_since
             )
         ).all()
-        imported = connection.execute(sa.select(t.takeovers.c.id).limit(1)).first() is not None
-    if running and not allow_running:
+        runs = list(connection.execute(sa.select(t.takeovers.c.opened_at)).scalars())
+    imported = bool(runs)
+    if imported and None not in runs:
+        raise Refused(
+            f"the takeover of this database was completed at {max(runs)}: an import would undo what changed since"
+        )
+    # With a row of an earlier import a server refuses writes, and moves nothing.
+    if running and not imported and not allow_running:
         raise Refused(
             f"a server runs on this database (host {running[0].host}, process {running[0].pid}): stop it, or give "
             "--with-running-server; it would move what dead agents serve to others"

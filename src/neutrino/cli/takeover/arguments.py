@@ -8,7 +8,7 @@ VARIABLE: Final = "NEUTRON_DATABASE_URL"
 
 
 def add_arguments(takeover: Parser) -> None:
-    takeover.add_argument("action", choices=["check", "import"])
+    takeover.add_argument("action", choices=["check", "import", "status", "open"])
     takeover.add_argument(
         "--from",
         dest="source",
@@ -21,4 +21,7 @@ def add_arguments(takeover: Parser) -> None:
     takeover.add_argument("--report", metavar="FILE", help="write the whole report to this file (.json: as JSON)")
     takeover.add_argument(
         "--with-running-server", action="store_true", help="import: also while a server runs on our database"
+    )
+    takeover.add_argument(
+        "--despite-hosts", metavar="HOST,…", default="", help="open: hosts that are out of use and need no conversion"
     )

@@ -1,4 +1,4 @@
-"""`neutrino takeover`: check and import of a database of Neutron.
+"""`neutrino takeover`: check and import of a database of Neutron; the state of the takeover, and its end.
 
 The address of Neutron's database has a password: it is read from a file or an environment variable too, so that it need not
 be an argument, which all users of a machine see.
@@ -13,7 +13,7 @@ from typing import Final
 from neutrino.cli.database import opened, read_configuration
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.takeover.arguments import VARIABLE
-from neutrino.takeover import run
+from neutrino.takeover import opening, run
 from neutrino.takeover.importer import Progress
 from neutrino.takeover.report import Report
 from neutrino.takeover.source import parse_url
@@ -23,6 +23,21 @@ _CLEAR: Final = "\r\x1b[K"
 
 
 def takeover(args: argparse.Namespace) -> int:
+    return _state(args) if args.action in ("status", "open") else _copy(args)
+
+
+def _state(args: argparse.Namespace) -> int:
+    """Show the state of the takeover on our side, or complete it."""
+    with opened(read_configuration(args)) as db:
+        if args.action == "open":
+            state = opening.open_writes(db, [host for host in args.despite_hosts.split(",") if host])
+        else:
+            state = opening.read_state(db)
+    print(state.to_text(), end="")
+    return 1 if state.is_frozen or not state.imports else 0
+
+
+def _copy(args: argparse.Namespace) -> int:
     url = parse_url(_address(args))
     if args.action == "check" and (args.dry_run or args.final or args.with_running_server):
         raise CommandError("check takes neither --dry-run, --final nor --with-running-server", INVALID)

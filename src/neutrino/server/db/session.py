@@ -56,6 +56,7 @@ class Database:
         self._outage = Outage(failover_seconds, name=self.url.database or "")
         self._migrations: Engine | None = None
         self.notifies = True  # whether a commit wakes the feed (PostgreSQL)
+        self.is_frozen: Callable[[], bool] = lambda: False  # requests must not change it: `server/frozen.py`
         self.dialect = self.url.get_backend_name()
         self._notifier = CommitNotifier(self.url) if self.dialect == "postgresql" else None
         if self.dialect == "sqlite":
@@ -100,8 +101,13 @@ class Database:
         return connection
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """One write transaction, with its change log rows and quota counters."""
+    def transaction(self, *, of_cloud: bool = True) -> Iterator[Transaction]:
+        """One write transaction, with its change log rows and quota counters.
+
+        Not `of_cloud`: it writes the server's own rows, which it may while the cloud is frozen.
+        """
+        if of_cloud and request_ids.get() and self.is_frozen():
+            raise errors.CloudFrozen()
         # The queue is entered before BEGIN, and left after COMMIT, so that no writer waits inside a transaction.
         with self._writer_queue or nullcontext():
             try:

@@ -397,6 +397,7 @@ takeovers = table(
     text(16, "release"),
     text(20, "started_at"),
     text(20, "finished_at", nullable=True),
+    text(20, "opened_at", nullable=True),  # since then requests may write
     flags("final", default=False, server_default=sa.false()),
     json("counts", empty="{}"),
 )

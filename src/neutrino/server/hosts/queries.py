@@ -100,7 +100,7 @@ class HostQueries:
     def _insert(self, host: str, kind: str, question: bytes, seconds: float) -> str:
         key = new_id()
         row = {"id": key, "host": host, "kind": kind, "question": question.decode()}
-        with self.db.transaction() as tx:
+        with self.db.transaction(of_cloud=False) as tx:
             tx.insert(t.host_queries, [{**row, "expires_at": self.clock() + seconds}])
             tx.record(KIND, key)
         return key
@@ -123,7 +123,7 @@ class HostQueries:
 
     @retried
     def _delete(self, ids: Collection[str]) -> None:
-        with self.db.transaction() as tx:
+        with self.db.transaction(of_cloud=False) as tx:
             tx.write(sa.delete(t.host_queries).where(t.host_queries.c.id.in_(ids)))
 
 
@@ -185,7 +185,7 @@ class OpenQueries:
             t.host_queries.c.answer.is_(None),
             t.host_queries.c.error.is_(None),
         )
-        with self.db.transaction() as tx:
+        with self.db.transaction(of_cloud=False) as tx:
             tx.write(sa.update(t.host_queries).where(mine).values(values))
 
     @retried
@@ -195,6 +195,6 @@ class OpenQueries:
         with self.db.read() as connection:
             ids = list(connection.execute(sa.select(t.host_queries.c.id).where(old).limit(1000)).scalars())
         if ids:
-            with self.db.transaction() as tx:
+            with self.db.transaction(of_cloud=False) as tx:
                 tx.write(sa.delete(t.host_queries).where(t.host_queries.c.id.in_(ids)))
         return len(ids)

@@ -173,6 +173,13 @@ class Registry:
         with self.db.read() as connection:
             return list(connection.execute(_HEARTBEATS, {"type": agent_type}).scalars())
 
+    def live_hosts(self, agent_type: str) -> list[str]:
+        """The hosts with an agent of the type that is alive."""
+        recent = t.agents.c.heartbeat_timestamp >= self.cutoff()
+        with self.db.read() as connection:
+            hosts = sa.select(t.agents.c.host).where(t.agents.c.agent_type == agent_type, recent)
+            return list(connection.execute(hosts.order_by(t.agents.c.host)).scalars())
+
     def has_live(self, connection: Connection, host: str, agent_type: str) -> bool:
         """Whether the host has an agent of the type that is alive."""
         recent = t.agents.c.heartbeat_timestamp >= self.cutoff()

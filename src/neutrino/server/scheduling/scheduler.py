@@ -191,19 +191,37 @@ class Sweeper:
         self._last = self.registry.clock()
         types = {scheduler.placements.agent_type for scheduler in self.schedulers}
         self._gaps = {agent_type: ReportGap(self.registry.down_time, self._last) for agent_type in types}
+        self._was_frozen = False
 
     def run(self) -> None:
         """Sweep until the event is set."""
         while not self.stop.wait(self.interval):
             self.sweep()
-            for name, task in self.tasks.items():
+            for name, task in () if self._was_frozen else self.tasks.items():
                 try:
                     task()
                 except Exception:
                     LOG.exception("%s could not be removed; next try in %s s", name, self.interval)
 
+    def _is_frozen(self) -> bool:
+        """Whether nothing may be moved; if that has ended, agents get what they have not got meanwhile."""
+        try:
+            is_frozen = self.registry.db.is_frozen()
+            if self._was_frozen and not is_frozen:
+                LOG.info("The takeover is completed: agents get the networks and routers that lack one")
+                for scheduler in self.schedulers:
+                    for host in self.registry.live_hosts(scheduler.placements.agent_type):
+                        scheduler.auto_schedule(host)
+        except Exception:  # the database does not answer: the next round asks again
+            LOG.exception("it is not known whether objects may be moved; next try in %s s", self.interval)
+            return True
+        self._was_frozen = is_frozen
+        return is_frozen
+
     def sweep(self) -> None:
         self._check_clock()
+        if self._is_frozen():
+            return
         for scheduler in self.schedulers:
             placements = scheduler.placements
             try:

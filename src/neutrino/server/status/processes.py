@@ -79,7 +79,7 @@ class ServerProcess:
         now = timestamp(self.clock())
         self._started_at = self._started_at or now
         details = msgspec.json.encode({START: start_ticks(os.getpid()), **self.details()}).decode()
-        with self.db.transaction() as tx:
+        with self.db.transaction(of_cloud=False) as tx:
             changed = (
                 sa.update(server_processes).where(server_processes.c.id == self.id).values(seen_at=now, details=details)
             )
@@ -90,7 +90,7 @@ class ServerProcess:
 
     @retried
     def remove(self) -> None:
-        with self.db.transaction() as tx:
+        with self.db.transaction(of_cloud=False) as tx:
             tx.write(sa.delete(server_processes).where(server_processes.c.id == self.id))
 
     @retried
@@ -104,7 +104,7 @@ class ServerProcess:
             ).all()
         ended = [row.id for row in rows if start_ticks(row.pid) != msgspec.json.decode(row.details).get(START)]
         if ended:
-            with self.db.transaction() as tx:
+            with self.db.transaction(of_cloud=False) as tx:
                 tx.write(sa.delete(server_processes).where(server_processes.c.id.in_(ended)))
 
 
@@ -121,7 +121,7 @@ class ProcessSweep:
         with self.db.read() as connection:  # first: nearly always there is nothing to delete
             ids = list(connection.execute(sa.select(server_processes.c.id).where(old)).scalars())
         if ids:
-            with self.db.transaction() as tx:
+            with self.db.transaction(of_cloud=False) as tx:
                 tx.write(sa.delete(server_processes).where(server_processes.c.id.in_(ids), old))
 
 

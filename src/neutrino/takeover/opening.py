@@ -1,0 +1,103 @@
+"""The state of a takeover on our side, and its end: the hosts that are converted, and since when requests may write."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import sqlalchemy as sa
+
+from neutrino.model import agents as words
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import now
+from neutrino.takeover.checks import Refused
+
+_SHOWN: Final = 20  # hosts in a message
+
+
+@dataclass(frozen=True)
+class Import:
+    """A run of `neutrino takeover import`."""
+
+    source: str  # Neutron's database, without credentials
+    release: str
+    started_at: str
+    finished_at: str | None  # None: it was interrupted, or runs
+    final: bool
+    opened_at: str | None
+
+
+@dataclass(frozen=True)
+class State:
+    imports: tuple[Import, ...]  # in the order of their time
+    converted: tuple[str, ...]  # hosts with an agent of ours
+    left: tuple[str, ...]  # hosts with Neutron's agents
+
+    @property
+    def is_frozen(self) -> bool:
+        return any(one.opened_at is None for one in self.imports)
+
+    def to_text(self) -> str:
+        if not self.imports:
+            return "nothing was imported: this database is no copy of Neutron's\n"
+        last = self.imports[-1]
+        ended = f"finished at {last.finished_at}" if last.finished_at else "not finished"
+        kind = "final import" if last.final else "import"
+        lines = [
+            f"{len(self.imports)} imports; the last one, a {kind} of {last.source} ({last.release}), {ended}",
+            "requests that write are refused until `neutrino takeover open`"
+            if self.is_frozen
+            else f"completed: requests write since {last.opened_at}",
+            f"{len(self.converted)} of {len(self.converted) + len(self.left)} hosts are converted"
+            + (f"; with Neutron's agents: {_listed(self.left)}" if self.left else ""),
+        ]
+        return "".join(f"{line}\n" for line in lines)
+
+
+def read_state(db: Database) -> State:
+    c = t.takeovers.c
+    columns = (c.source, c.release, c.started_at, c.finished_at, c.final, c.opened_at)
+    agents = sa.select(t.agents.c.host, t.agents.c.configurations).where(t.agents.c.agent_type == words.OVS)
+    with db.read() as connection:
+        imports = tuple(Import(*row) for row in connection.execute(sa.select(*columns).order_by(c.started_at, c.id)))
+        rows = connection.execute(agents.order_by(t.agents.c.host)).all()
+    # Only our agents report the state of the switch.
+    converted = {row.host for row in rows if words.DATAPLANE in msgspec.json.decode(row.configurations)}
+    return State(imports, tuple(sorted(converted)), tuple(row.host for row in rows if row.host not in converted))
+
+
+def open_writes(db: Database, despite: Collection[str] = ()) -> State:
+    """Let requests write, if all hosts are converted but those of `despite`; Refused otherwise."""
+    state = read_state(db)
+    if not state.imports:
+        raise Refused("nothing was imported: this database is no copy of Neutron's, and requests write already")
+    last = state.imports[-1]
+    if not state.is_frozen:
+        raise Refused(f"requests write already, since {last.opened_at}")
+    if not last.finished_at:
+        raise Refused(f"the import that was started at {last.started_at} is not finished: run it again")
+    if not last.final:
+        raise Refused(
+            f"the last import, at {last.started_at}, was not the final one: Neutron may have changed since. Let Neutron "
+            "refuse writes, and run `neutrino takeover import --final`"
+        )
+    left = [host for host in state.left if host not in despite]
+    if left:
+        raise Refused(
+            f"{len(left)} hosts have Neutron's agents, which would not learn of any change: {_listed(left)}. Convert "
+            "them, delete their agents, or name those that are out of use with --despite-hosts"
+        )
+    at = now()
+
+    def attempt() -> None:
+        with db.transaction() as tx:
+            tx.write(sa.update(t.takeovers).where(t.takeovers.c.opened_at.is_(None)).values(opened_at=at))
+
+    db.retrying(attempt)
+    return read_state(db)
+
+
+def _listed(hosts: Collection[str]) -> str:
+    shown = sorted(hosts)[:_SHOWN]
+    return ", ".join(shown) + (f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else "")
