@@ -27,6 +27,7 @@ from qa.bench.neutron.configuration import Place
 from qa.takeover import neutron
 from tests.support.neutron_database import recorded_tables, recorded_value
 
+_LAST_OF_POSTGRESQL = "2025.1"  # the next migration has a statement that only MySQL and MariaDB know
 _UNCHECKED = {"mysql": "SET foreign_key_checks = 0", "postgresql": "SET session_replication_role = replica"}
 
 
@@ -45,6 +46,8 @@ def main() -> int:
         engine = sa.create_engine(url)
         _migrate(place, heads.CONTRACT)
         for revision, release in heads.RELEASES.items():
+            if name == "postgresql" and release > _LAST_OF_POSTGRESQL:
+                break
             _migrate(place, revision)
             inserted = fill(engine)
             failed += _try(Path(directory), url, release, inserted)

@@ -16,7 +16,7 @@ from neutrino.model.objects import Object, Values
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row
 from neutrino.takeover.deviations import Deviations
-from neutrino.takeover.source import Source
+from neutrino.takeover.source import Bounds, Source
 
 STANDARD_NAMES: Final = ("created_at", "updated_at", "description", "revision_number")
 
@@ -52,11 +52,14 @@ class Chunk:
     rows: Sequence[Object]
     deviations: Deviations
     dns_domain: str = ""
+    key: str = "id"
+    bounds: Bounds | None = None  # the first and the last key, if the rows are in its order
     composed: dict[sa.Table, list[Object]] = field(default_factory=dict)
 
     def children(self, table: str, column: str, of: str = "id") -> dict[object, list[Object]]:
         """Rows of another table of Neutron's by the object that they belong to."""
-        return self.source.children(table, column, {row.get(of) for row in self.rows})
+        bounds = self.bounds if of == self.key else None
+        return self.source.children(table, column, {row.get(of) for row in self.rows}, bounds)
 
     def first(self, table: str, column: str, of: str = "id") -> dict[object, Object]:
         """The same, where there is at most one row for each object."""

@@ -98,7 +98,8 @@ class Importer:
             iter([self.source.rows(family.source)]) if family.whole else self.source.pages(family.source, family.key)
         )
         for rows in pages:
-            chunk = Chunk(self.source, family.source, rows, self.deviations, self.dns_domain)
+            bounds = None if family.whole or not rows else (rows[0][family.key], rows[-1][family.key])
+            chunk = Chunk(self.source, family.source, rows, self.deviations, self.dns_domain, family.key, bounds)
             family.compose(chunk)
             self._check_values(family, chunk)
             self._check_references(family, chunk)

@@ -21,6 +21,8 @@ from neutrino.server.db.sql import Selection
 
 UNREACHABLE: Final = 3  # exit status
 PAGE: Final = 500
+SMALL: Final = 1000  # rows of a table that is kept in memory
+Bounds = tuple[object, object]
 STANDARD: Final = "standardattributes"
 _DRIVERS: Final = {"mysql": "mysql+pymysql", "mariadb": "mysql+pymysql", "postgresql": "postgresql+psycopg"}
 _SNAPSHOT: Final = {
@@ -70,6 +72,7 @@ class Source:
         self.connection = connection
         self.name = name  # for reports, without the password
         self._tables: dict[str, sa.Table] = {}
+        self._rows: dict[str, list[Object] | None] = {}  # of small tables; None: the table is large
 
     @cached_property
     def tables(self) -> frozenset[str]:
@@ -116,20 +119,36 @@ class Source:
 
     def among(self, name: str, column: str, keys: Collection[object]) -> list[Object]:
         """The rows whose column has one of the keys."""
-        if name not in self.tables or column not in self.columns(name):
+        if column not in self.columns(name):
             return []
+        small = self._small(name)
+        if small is not None:
+            return [row for row in small if row[column] in keys]
         wanted = sorted({key for key in keys if key is not None}, key=str)
         found: list[Object] = []
         for start in range(0, len(wanted), PAGE):
             found += self._select(name, self.table(name).c[column].in_(wanted[start : start + PAGE]))
         return found
 
-    def children(self, name: str, column: str, keys: Collection[object]) -> dict[object, list[Object]]:
-        """The same by key."""
+    def children(
+        self, name: str, column: str, keys: Collection[object], bounds: Bounds | None = None
+    ) -> dict[object, list[Object]]:
+        """The same by key. With `bounds`, the first and the last key of a page: a range, which is faster than a list."""
+        if bounds is None or self._small(name) is not None or column not in self.columns(name):
+            rows = self.among(name, column, keys)
+        else:
+            rows = self._select(name, self.table(name).c[column].between(*bounds))
         out: dict[object, list[Object]] = defaultdict(list)
-        for row in self.among(name, column, keys):
+        for row in rows:
             out[row[column]].append(row)
         return out
+
+    def _small(self, name: str) -> list[Object] | None:
+        """All rows of a small table, read once: most tables beside those of ports and rules have few rows or none."""
+        if name not in self._rows:
+            rows = self._select(name, limit=SMALL + 1) if name in self.tables else []
+            self._rows[name] = rows if len(rows) <= SMALL else None
+        return self._rows[name]
 
     def existing(self, name: str, column: str, keys: Collection[object]) -> set[object]:
         """Those of the keys that a table has."""

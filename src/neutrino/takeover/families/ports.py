@@ -127,7 +127,7 @@ def _bindings(
     chunk: Chunk, port: Object, bindings: list[Object], levels: Sequence[Object]
 ) -> tuple[Object, list[Object]]:
     """What the port shows of its active binding, and the rows of all; one without a host is no row of ours."""
-    active = [one for one in bindings if one["status"] == ACTIVE]
+    active = sorted((one for one in bindings if one["status"] == ACTIVE), key=lambda one: str(one["host"]))
     if len(active) > 1:
         with_levels = {one["host"] for one in levels}
         chosen = next((one for one in active if one["host"] in with_levels), active[0])
@@ -135,7 +135,7 @@ def _bindings(
             if one is not chosen:
                 reason = f"has several ACTIVE bindings: that on {one['host']} becomes INACTIVE"
                 chunk.deviations.repair("ml2_port_bindings", port["id"], reason)
-                one["status"] = "INACTIVE"
+        bindings = [one if one is chosen else {**one, "status": "INACTIVE"} for one in bindings]
         active = [chosen]
     rows = [_row(chunk, one, levels) for one in bindings if one["host"]]
     if not active:
