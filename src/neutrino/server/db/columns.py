@@ -21,14 +21,6 @@ Json = sa.Text().with_variant(sa.Text(length=2**24 - 1), "mysql", "mariadb")  # 
 Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers rows only in an INTEGER
 
 
-# MariaDB compares without case and trailing spaces by default; names are equal byte for byte on all databases.
-BYTEWISE = {
-    f"{dialect}_{option}": value
-    for dialect in ("mysql", "mariadb")
-    for option, value in (("charset", "utf8mb4"), ("collate", "utf8mb4_nopad_bin"))
-}
-
-
 @dataclass(frozen=True)
 class History:
     """How changes of a table's rows are written to the change log."""
@@ -42,9 +34,7 @@ def table(
 ) -> sa.Table:
     """A table; with a history, changes of its rows are logged; with a quota, its rows count against it."""
     items = [item for part in parts for item in (part if isinstance(part, list) else [part])]
-    declared = sa.Table(name, metadata, *items, info={"history": history, "quota": quota})
-    declared.dialect_kwargs.update(BYTEWISE)
-    return declared
+    return sa.Table(name, metadata, *items, info={"history": history, "quota": quota})
 
 
 def history_of(changed: sa.Table) -> History | None:

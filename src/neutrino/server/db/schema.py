@@ -6,7 +6,7 @@ Alembic's table `alembic_version` has the version.
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -83,6 +83,7 @@ def ensure_tables(db: Database, tables: Sequence[sa.Table], *, upgrade: bool = T
         LOG.info("creating tables of further packages: %s", names)
         missing = _missing(db, tables)
         with db.engine().begin() as connection:
+            _compare_bytewise(connection, missing)
             tables[0].metadata.create_all(connection, tables=missing)
 
 
@@ -133,6 +134,7 @@ def _create(connection: Connection) -> None:
     for feature in iter_modules(neutrino.features.__path__):  # whether enabled or not
         if find_spec(name := f"neutrino.features.{feature.name}.tables"):
             import_module(name)
+    _compare_bytewise(connection, t.metadata.tables.values())
     existing = t.metadata.tables.keys() & set(sa.inspect(connection).get_table_names())
     t.metadata.create_all(connection)
     # MariaDB commits every statement: tables of an attempt that was interrupted may lack indexes and rows.
@@ -142,6 +144,14 @@ def _create(connection: Connection) -> None:
     rules = t.default_security_group_rules
     if connection.execute(sa.select(rules.c.id).limit(1)).first() is None:
         connection.execute(sa.insert(rules), list(default_rules()))
+
+
+def _compare_bytewise(connection: Connection, tables: Iterable[sa.Table]) -> None:
+    """Let new tables compare names byte for byte. MariaDB compares without case and trailing spaces by default."""
+    name = connection.dialect.name
+    # Not with the declarations: SQLAlchemy loads a dialect to check its options.
+    for table in tables if name in ("mysql", "mariadb") else ():
+        table.dialect_kwargs.update({f"{name}_charset": "utf8mb4", f"{name}_collate": "utf8mb4_nopad_bin"})
 
 
 def default_rules() -> Iterator[Object]:
