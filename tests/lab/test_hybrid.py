@@ -240,7 +240,10 @@ def _restart(lab: Lab, drivers: Mapping[str, str]) -> None:
 
     def restart(host: str) -> None:
         lab.stop_agent(host)
-        lab.start_agent(host, {"securitygroup": {"firewall_driver": drivers[host]}, "agent": {"repair_interval": 2}})
+        lab.start_agent(
+            host,
+            {"securitygroup": {"firewall_driver": drivers[host]}, "agent": {"repair_interval": 2, "check_interval": 5}},
+        )
 
     with ThreadPoolExecutor(max_workers=2) as pool:
         list(pool.map(restart, drivers))

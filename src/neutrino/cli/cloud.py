@@ -97,12 +97,15 @@ class Cloud:
         return Response(body)
 
 
-def connect(args: argparse.Namespace) -> Cloud:
-    """By --endpoint, else by the cloud of --os-cloud or OS_CLOUD, else by OS_* variables, else by the default endpoint."""
+def connect(args: argparse.Namespace, url: str = "") -> Cloud:
+    """By --endpoint, else by the cloud of --os-cloud or OS_CLOUD, else by OS_* variables, else by the default endpoint.
+
+    `url`: the endpoint, instead of the one that these give.
+    """
     from keystoneauth1 import adapter, loading, session
 
     logging.getLogger("keystoneauth").setLevel(logging.ERROR)  # what fails is in our own error
-    settings = _settings(args)
+    settings = {**_settings(args), **({"network_endpoint_override": url} if url else {})}
     kind = settings.get("auth_type") or "password"
     auth = dict(settings.get("auth") or {})
     if kind in ("none", "noauth"):

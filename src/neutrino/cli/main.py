@@ -109,7 +109,7 @@ def build_parser() -> Parser:
     trace.add_arguments(parser.add_command("trace", help="trace a packet: why it arrives or not"))
     _lab_arguments(parser.add_command("lab", help="several hosts on this machine, for trying it out"))
     _add_policy(parser, config)
-    takeover.add_arguments(parser.add_command("takeover", parents=[config], help="take over a running Neutron"))
+    takeover.add_arguments(parser.add_command("takeover", help="take over a running Neutron"), config)
     _add_texts(parser)
     _add_daemons(parser)
     return parser

@@ -28,6 +28,7 @@ ALLOWED: Final[Mapping[str, frozenset[str]]] = {
 }
 # In lists of an object: Neutron shows null for the first, and its internal number.
 NESTED: Final = frozenset({"belongs_to_default_sg", "standard_attr_id"})
+SECRETS: Final = frozenset({"psk", "password"})  # compared, and not shown
 
 
 @dataclass(frozen=True, order=True)
@@ -69,10 +70,10 @@ def read_answers(get: ReadPath, collections: Sequence[Shown]) -> dict[str, list[
 def compare(theirs: Answers, ours: Answers, allowed: Mapping[str, frozenset[str]] = ALLOWED) -> Iterator[Difference]:
     """The differences between the answers of Neutron and of ours, but for `allowed` attributes by collection."""
     for collection, objects in theirs.items():
-        own = {_key(one): one for one in ours.get(collection, ())}
+        own = {key_of(one): one for one in ours.get(collection, ())}
         ignored = _ignored(allowed, collection)
         for one in objects:
-            key = _key(one)
+            key = key_of(one)
             if key not in own:
                 if key and "*" not in ignored:  # without a key: the binding of a port without a host
                     yield Difference(collection, key, "", "present", "missing")
@@ -90,9 +91,13 @@ def _attributes(
         if name in ignored:
             continue
         if name not in ours:
-            yield Difference(collection, key, name, json.dumps(value), "not shown")
+            yield Difference(collection, key, name, _shown(name, value), "not shown")
         elif _comparable(value) != _comparable(ours[name]):
-            yield Difference(collection, key, name, json.dumps(value), json.dumps(ours[name]))
+            yield Difference(collection, key, name, _shown(name, value), _shown(name, ours[name]))
+
+
+def _shown(name: str, value: object) -> str:
+    return "***" if name in SECRETS else json.dumps(value)
 
 
 def _ignored(allowed: Mapping[str, frozenset[str]], collection: str) -> frozenset[str]:
@@ -100,7 +105,7 @@ def _ignored(allowed: Mapping[str, frozenset[str]], collection: str) -> frozense
     return allowed[collection] if collection in allowed else allowed.get(collection.rpartition("/")[2], frozenset())
 
 
-def _key(one: Object) -> str:
+def key_of(one: Object) -> str:
     """The id of an object; objects without one are told apart by their host, port or project."""
     names = ("id", "host", "fixed_port_id", "project_id")
     return str(next((one[name] for name in names if one.get(name)), ""))

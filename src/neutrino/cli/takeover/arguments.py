@@ -2,26 +2,66 @@
 
 from typing import Final
 
+from neutrino.cli import cloud
 from neutrino.cli.parser import Parser
 
 VARIABLE: Final = "NEUTRON_DATABASE_URL"
 
 
-def add_arguments(takeover: Parser) -> None:
-    takeover.add_argument("action", choices=["check", "import", "status", "open"])
-    takeover.add_argument(
+def add_arguments(takeover: Parser, config: Parser) -> None:
+    """`config`: the arguments of commands that read our configuration."""
+    takeover.take_commands("action")
+    check = takeover.add_command(
+        "check", parents=[config], help="read Neutron's database, and report what is wrong in it"
+    )
+    _add_source(check)
+    imports = takeover.add_command("import", parents=[config], help="make our database equal to Neutron's")
+    _add_source(imports)
+    imports.add_argument("--dry-run", action="store_true", help="write nothing, report what would be written")
+    imports.add_argument("--final", action="store_true", help="record it as the last one: Neutron is frozen")
+    imports.add_argument(
+        "--with-running-server", action="store_true", help="the first one also while a server runs on our database"
+    )
+    _add_verify(takeover.add_command("verify", help="compare the answers of Neutron's API with those of ours"))
+    takeover.add_command("status", parents=[config], help="show imports, and which hosts are converted")
+    opening = takeover.add_command("open", parents=[config], help="complete it: requests may write")
+    opening.add_argument(
+        "--despite-hosts", metavar="HOST,…", default="", help="hosts that are out of use and need no conversion"
+    )
+
+
+def _add_source(command: Parser) -> None:
+    command.add_argument(
         "--from",
         dest="source",
         metavar="URL",
         help=f"address of Neutron's database, without its password if others use this machine (default: ${VARIABLE})",
     )
-    takeover.add_argument("--from-file", metavar="FILE", help="file with this address, as [database] connection has it")
-    takeover.add_argument("--dry-run", action="store_true", help="import: write nothing, report what would be written")
-    takeover.add_argument("--final", action="store_true", help="import: record it as the last one, Neutron is frozen")
-    takeover.add_argument("--report", metavar="FILE", help="write the whole report to this file (.json: as JSON)")
-    takeover.add_argument(
-        "--with-running-server", action="store_true", help="import: also while a server runs on our database"
+    command.add_argument("--from-file", metavar="FILE", help="file with this address, as [database] connection has it")
+    _add_report(command)
+
+
+def _add_report(command: Parser) -> None:
+    command.add_argument("--report", metavar="FILE", help="write the whole report to this file (.json: as JSON)")
+
+
+def _add_verify(verify: Parser) -> None:
+    cloud.add_arguments(verify)
+    verify.add_argument("--neutron-url", metavar="URL", required=True, help="endpoint of Neutron's API")
+    verify.add_argument("--neutrino-url", metavar="URL", default="", help="that of ours (default: by the credentials)")
+    verify.add_argument(
+        "--as",
+        dest="callers",
+        metavar="CLOUD",
+        action="append",
+        default=[],
+        help="compare also what this cloud of clouds.yaml sees, as a member of a project (repeatable)",
     )
-    takeover.add_argument(
-        "--despite-hosts", metavar="HOST,…", default="", help="open: hosts that are out of use and need no conversion"
+    verify.add_argument(
+        "--sample",
+        metavar="N",
+        type=int,
+        default=100,
+        help="objects of a collection whose parts are compared, as bindings of ports (default: %(default)s)",
     )
+    _add_report(verify)

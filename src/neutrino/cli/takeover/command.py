@@ -13,6 +13,7 @@ from typing import Final
 from neutrino.cli.database import opened, read_configuration
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.takeover.arguments import VARIABLE
+from neutrino.cli.takeover.verify import verify
 from neutrino.takeover import opening, run
 from neutrino.takeover.importer import Progress
 from neutrino.takeover.report import Report
@@ -23,7 +24,13 @@ _CLEAR: Final = "\r\x1b[K"
 
 
 def takeover(args: argparse.Namespace) -> int:
+    if args.action == "verify":
+        return verify(args, _progress())
     return _state(args) if args.action in ("status", "open") else _copy(args)
+
+
+def _progress() -> Progress:
+    return _bar() if sys.stderr.isatty() else _lines()
 
 
 def _state(args: argparse.Namespace) -> int:
@@ -38,16 +45,14 @@ def _state(args: argparse.Namespace) -> int:
 
 
 def _copy(args: argparse.Namespace) -> int:
-    url = parse_url(_address(args))
-    if args.action == "check" and (args.dry_run or args.final or args.with_running_server):
-        raise CommandError("check takes neither --dry-run, --final nor --with-running-server", INVALID)
     conf = read_configuration(args)
-    options = run.Options(conf.dns_domain, args.dry_run, args.final, args.with_running_server)
-    progress = _bar() if sys.stderr.isatty() else _lines()
+    url = parse_url(_address(args))
+    progress = _progress()
     try:
         if args.action == "check":
-            report = run.check(url, options, progress)
+            report = run.check(url, run.Options(conf.dns_domain), progress)
         else:
+            options = run.Options(conf.dns_domain, args.dry_run, args.final, args.with_running_server)
             with opened(conf) as db:
                 report = run.run(url, db, options, progress)
     finally:
