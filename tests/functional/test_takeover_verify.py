@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from neutrino.cli.cloud import ApiError
+from neutrino.cli.takeover.verify import CloudReader
 from tests.support.commands import Done, run_neutrino
 from tests.support.neutrino import Caller, Neutrino
 
@@ -48,6 +51,22 @@ def test_differences_are_listed_and_reported(servers: tuple[Neutrino, Neutrino],
     (shown,) = json.loads(verify(theirs.url, ours.url, "--json").out)
     assert shown["counts"]["networks"] == written["counts"]["networks"]
     api.close()
+
+
+def test_what_a_caller_may_not_list_is_left_out() -> None:
+    """As quotas for a member; another error ends the command, and is not taken for a collection that is missing."""
+
+    class Refusing:
+        status = 403
+
+        def get(self, path: str, **query: object) -> Any:
+            raise ApiError(self.status, "refused")
+
+    cloud: Any = Refusing()
+    assert CloudReader(cloud).page("quotas", "quotas") is None
+    cloud.status = 500
+    with pytest.raises(ApiError):
+        CloudReader(cloud).page("quotas", "quotas")
 
 
 def test_a_wrong_sample(servers: tuple[Neutrino, Neutrino]) -> None:

@@ -22,7 +22,7 @@ class Reader(Protocol):
     """Reads the collections of a server as one caller."""
 
     def page(self, path: str, key: str, marker: str | None = None) -> list[Object] | None:
-        """A page of a collection, `key` in the answer, after the object `marker`; None: the server does not have it."""
+        """A page of a collection, `key` in the answer, after the object `marker`; None: it does not have or show it."""
 
 
 @dataclass

@@ -36,7 +36,8 @@ class CloudReader:
         try:
             found: list[Object] = self.cloud.get(f"/v2.0/{path}", **query)[key]
         except ApiError as error:
-            if error.status == 404 or (error.status == 400 and not query):  # ports of no instance have no bindings
+            # Members may not list quotas, for example; ports of no instance have no bindings.
+            if error.status in (403, 404) or (error.status == 400 and not query):
                 return None
             raise
         return found
