@@ -124,8 +124,9 @@ def test_nothing_is_moved_until_it_is_opened(server: Server, admin: Api) -> None
     assert [port["binding:host_id"] for port in placed] == ["h1"]
     sweeper = Sweeper([server.scheduler], server.registry, 30.0, threading.Event())
     set_clock(server, 10_000.0)
-    reports = host_reports(build_backend(server.conf))
-    reports.reported(switch(server, "h2"))
+    backend = build_backend(server.conf)
+    host_reports(backend).reported(switch(server, "h2"))
+    backend.close()
     for _ in range(5):
         sweeper.sweep()
         set_clock(server, 30.0)
