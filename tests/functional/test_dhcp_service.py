@@ -496,11 +496,12 @@ def test_a_namespace_of_neutrons_agent_is_taken_over(switch: OpenVSwitch, tmp_pa
         ids = f"external_ids:iface-id={this.own.id}"
         lab.switch.vsctl("add-port", lab.bridge, name, "--", "set", "interface", name, "type=internal", ids)
         run("ip", "link", "set", name, "netns", this.namespace)
-        (tmp_path / "haproxy").symlink_to("/usr/bin/sleep")
+        stand_in = tmp_path / this.id / "haproxy"
+        stand_in.parent.mkdir()
+        stand_in.symlink_to("/usr/bin/sleep")
         inside = ["ip", "netns", "exec", this.namespace]
-        haproxy, other = (
-            subprocess.Popen([*inside, program, "600"]) for program in (str(tmp_path / "haproxy"), "sleep")
-        )
+        haproxy = subprocess.Popen([*inside, str(stand_in), "600"])
+        other = subprocess.Popen([*inside, "sleep", "600"])
         try:
             before = Path(f"/run/netns/{this.namespace}").stat().st_ino
             leftovers = Leftovers(lab.reconciler.services, RealForeignProcesses(), str(lab.directory))

@@ -86,7 +86,7 @@ class Link:
             self.monitor = subprocess.Popen(argv, stdout=output)
 
     def _advertise(self) -> None:
-        file = self.directory / "neutron.radvd.conf"
+        file = self.directory / f"{self.router_id}.radvd.conf"
         file.write_text(
             f"interface {DEVICE} {{ AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4; "
             f"AdvDefaultLifetime {THEIR_LIFETIME}; prefix {PREFIX}::/64 {{ AdvOnLink on; AdvAutonomous on; }}; }};\n"

@@ -49,7 +49,7 @@ ovs-vsctl add-port br-int qg-5123abcd-ef -- set interface qg-5123abcd-ef type=in
 for name in qdhcp-{NETWORK} qrouter-{ROUTER}; do
     ip -n $name link set lo up
     ip netns exec $name setsid dnsmasq --keep-in-foreground --no-hosts --no-resolv --conf-file=/dev/null --pid-file= \\
-        --user=root --listen-address=127.0.0.1 --bind-interfaces </dev/null >/dev/null 2>&1 &
+        --txt-record=$name --user=root --listen-address=127.0.0.1 --bind-interfaces </dev/null >/dev/null 2>&1 &
 done
 ip netns exec qrouter-{ROUTER} setsid sleep 600 </dev/null >/dev/null 2>&1 &
 wait_for() {{ for i in $(seq 200); do eval "$1" && return; sleep 0.05; done; exit 1; }}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,7 @@ import pytest
 from neutrino.agent.dhcp.network import NAMESPACE_KIND
 from neutrino.agent.l3.names import FIP_KIND, PLUGGED, ROUTER_KIND, SNAT_KIND
 from neutrino.agent.leftovers.host import Leftovers
-from neutrino.agent.leftovers.recognise import LeftoverKind, is_daemon, obstacle, stale_ports
+from neutrino.agent.leftovers.recognise import LeftoverKind, neutron_daemon, obstacle, stale_ports
 from neutrino.dataplane.iptables.api import without_neutron
 from neutrino.dataplane.netlink.values import HOST, Device
 from neutrino.dataplane.ovsdb.api import MARK, OWNER, Interface, SetPort
@@ -26,6 +26,7 @@ OTHER = "7e1ab6d2-0000-4000-8000-000000000002"
 NETWORK = "2c5f09aa-0000-4000-8000-000000000003"
 PORT = "0123abcd-ef01-4000-8000-000000000004"
 STATE = "/var/lib/neutrino"
+STATE_CHANGE = "neutron-keepalived-state-change"
 
 
 def plugged(name: str, port_id: str = PORT, **more: str) -> Interface:
@@ -97,24 +98,26 @@ def test_a_namespace_with_a_port_of_another_neutrino_agent_is_left_alone(owner: 
 
 
 @pytest.mark.parametrize(
-    ("argv", "ended"),
+    ("argv", "program"),
     [
-        (("dnsmasq", "--no-hosts"), True),
-        (("/usr/sbin/radvd", "-C", "x"), True),
-        (("/usr/sbin/keepalived", "-P"), True),
-        (("haproxy", "-f", "x"), True),
-        (("/usr/bin/python3", "/usr/bin/neutron-keepalived-state-change", "--router_id=x"), True),
-        (("/usr/bin/python3", "/usr/bin/neutron-ns-metadata-proxy"), True),
-        (("neutron-keepalived-state-change (/usr/bin/python3 /usr/bin/x --conf_dir=/var/lib/y)",), True),
-        (("haproxy-exporter (/usr/bin/haproxy-exporter)",), False),
-        ((), False),
-        (("bash",), False),
-        (("tcpdump", "-i", "dnsmasq"), False),
-        (("/usr/lib/ipsec/charon",), False),
+        (("dnsmasq", "--no-hosts", f"--pid-file=/var/lib/neutron/dhcp/{ROUTER}/pid"), "dnsmasq"),
+        (("/usr/sbin/radvd", "-C", f"/var/lib/neutron/ra/{ROUTER}.radvd.conf"), "radvd"),
+        (("/usr/sbin/keepalived", "-P", "-f", f"/var/lib/neutron/ha_confs/{ROUTER}/keepalived.conf"), "keepalived"),
+        (("haproxy", "-f", f"/var/lib/neutron/ns-metadata-proxy/{ROUTER}.conf"), "haproxy"),
+        (("/bin/sh", "/usr/bin/neutron-keepalived-state-change", "--router_id", ROUTER), STATE_CHANGE),
+        ((f"neutron-keepalived-state-change (/usr/bin/python3 /usr/bin/x --conf_dir=/y/{ROUTER})",), STATE_CHANGE),
+        ((f"haproxy-exporter (/usr/bin/haproxy-exporter {ROUTER})",), ""),
+        (("dnsmasq", "--no-hosts"), ""),  # an operator's
+        (("haproxy", "-f", f"/var/lib/neutron/ns-metadata-proxy/{OTHER}.conf"), ""),
+        ((), ""),
+        (("bash",), ""),
+        (("tcpdump", "-i", "dnsmasq", ROUTER), ""),
+        (("/usr/lib/ipsec/charon", ROUTER), ""),
     ],
 )
-def test_only_daemons_of_neutrons_agents_are_ended(argv: tuple[str, ...], ended: bool) -> None:
-    assert is_daemon(ForeignProcess(7, argv)) is ended
+def test_daemons_of_neutrons_agents_are_recognised_by_program_and_object(argv: tuple[str, ...], program: str) -> None:
+    assert neutron_daemon(ForeignProcess(7, argv), ROUTER) == program
+    assert neutron_daemon(ForeignProcess(7, argv, owner="/var/lib/neutrino"), ROUTER) == ""
 
 
 def test_switch_ports_are_recognised_by_mark_or_by_a_routers_name_with_its_port_id() -> None:
@@ -164,10 +167,18 @@ class Processes:
     def __init__(self) -> None:
         self.there: dict[str, list[ForeignProcess]] = {}
         self.ended: list[tuple[ForeignProcess, bool]] = []  # with whether by SIGKILL
+        self.signals: list[tuple[ForeignProcess, int]] = []
         self.on_end: Callable[[ForeignProcess], None] = lambda process: None
 
     def inside(self, namespace: str) -> list[ForeignProcess]:
         return list(self.there.get(namespace, ()))
+
+    def by_namespace(self, namespaces: Collection[str]) -> dict[str, list[ForeignProcess]]:
+        return {name: list(several) for name, several in self.there.items() if name in namespaces}
+
+    def send(self, process: ForeignProcess, number: int) -> bool:
+        self.signals.append((process, number))
+        return True
 
     def stop(self, process: ForeignProcess, *, kill: bool = False) -> None:
         self.ended.append((process, kill))
@@ -203,7 +214,7 @@ class RouterHost(Host):
         return set(self.ovsdb.read().bridges["br-int"].ports) - {"br-int"}
 
 
-RADVD, SHELL = ForeignProcess(11, ("radvd", "-C", "x")), ForeignProcess(12, ("bash",))
+RADVD, SHELL = ForeignProcess(11, ("radvd", "-C", f"/x/{ROUTER}.radvd.conf")), ForeignProcess(12, ("bash",))
 
 
 def left_by_neutron(host: RouterHost) -> None:
@@ -312,7 +323,7 @@ def test_the_other_agents_radvd_is_killed_when_ours_runs(tmp_path: Path) -> None
     host = RouterHost(tmp_path)
     own = address("2001:db8:1::1", "2001:db8:1::/64", ra_mode="slaac")
     served = router(msgspec.structs.replace(interface(1, own), id=PORT), id=ROUTER, gateway=None)
-    haproxy = ForeignProcess(13, ("haproxy", "-f", "x"))
+    haproxy = ForeignProcess(13, ("haproxy", "-f", f"/x/{ROUTER}.conf"))
     host.leave(f"qrouter-{ROUTER}", processes=(RADVD, haproxy, SHELL))
     running: list[bool] = []
     host.foreign.on_end = lambda process: running.append(f"radvd {ROUTER}" in host.processes.running())
@@ -352,7 +363,7 @@ def test_keepalived_keeps_the_interval_of_the_other_agents(tmp_path: Path, where
     file = tmp_path / "neutron-keepalived.conf"
     file.write_text("vrrp_instance VR_7 {\n    state BACKUP\n    advert_int 2\n}\n")
     words = (f"{where}{file}",) if where.endswith("=") else (where, str(file))
-    theirs = ForeignProcess(14, ("keepalived", "-P", *words, "-p", "x.pid"))
+    theirs = ForeignProcess(14, ("keepalived", "-P", *words, "-p", f"{ROUTER}.pid.keepalived"))
     host.leave(f"qrouter-{ROUTER}", processes=(theirs,))
     served = router(interface(1), id=ROUTER, ha=membership())
     conf = tmp_path / "ha_confs" / ROUTER / "keepalived.conf"
@@ -392,7 +403,7 @@ def test_leftovers_of_networks_are_removed_by_the_dhcp_role_alone() -> None:
         host.netlink.create_namespace(name)
         host.netlink.add_device(name, device)
         host.ovsdb.apply([SetPort("br-int", device, "internal", external_ids={"iface-id": port_id})])
-    foreign.there[f"qdhcp-{NETWORK}"] = [ForeignProcess(21, ("haproxy", "-f", "x")), SHELL]
+    foreign.there[f"qdhcp-{NETWORK}"] = [ForeignProcess(21, ("haproxy", "-f", f"/x/{NETWORK}.conf")), SHELL]
 
     async def test() -> None:
         task = asyncio.create_task(host.role.run())

@@ -6,9 +6,9 @@ key in the work queue, and never before the first `synced`.
 
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from neutrino.agent.leftovers.recognise import LeftoverKind, file_arguments, is_daemon, obstacle, stale_ports
+from neutrino.agent.leftovers.recognise import LeftoverKind, arguments, neutron_daemon, obstacle, stale_ports
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.iptables.api import IptablesError
 from neutrino.dataplane.netlink.api import NetlinkError
@@ -93,14 +93,14 @@ class Leftovers:
 
     def configuration_files(self, name: str, program: str) -> list[str]:
         """The files that `program` of another agent was started with in a namespace, by its argument `-f`."""
-        return [
-            path for daemon in self._daemons(name) if program in daemon.programs for path in file_arguments(daemon.argv)
-        ]
+        found = [daemon for daemon in self._daemons(name) if program in daemon.programs]
+        return [path for daemon in found for path in arguments(daemon.command, "-f", "--use-file")]
 
     def _daemons(self, name: str) -> list[ForeignProcess]:
         if not self.services.exists(name):
             return []
-        return [each for each in self.processes.inside(name) if each.owner != self.owner and is_daemon(each)]
+        object_id = name.partition("-")[2]
+        return [each for each in self.processes.inside(name) if neutron_daemon(each, object_id)]
 
     def _end(self, name: str, process: ForeignProcess, *, kill: bool = False) -> None:
         LOG.info("%s: ending %s (%d) of another agent", name, " ".join(process.argv[:2]), process.pid)
@@ -122,7 +122,13 @@ class _NoProcesses:
     def inside(self, namespace: str) -> list[ForeignProcess]:
         return []
 
+    def by_namespace(self, namespaces: Collection[str]) -> Mapping[str, Sequence[ForeignProcess]]:
+        return {}
+
     def stop(self, process: ForeignProcess, *, kill: bool = False) -> None: ...
+
+    def send(self, process: ForeignProcess, number: int) -> bool:
+        return False
 
 
 def ignored(services: ServiceNamespaces) -> Leftovers:

@@ -30,7 +30,7 @@ DAEMONS = frozenset({
     "dnsmasq", "radvd", "keepalived", "haproxy", "dibbler-client",
     "neutron-keepalived-state-change", "neutron-ns-metadata-proxy",
 })  # fmt: skip
-"""Programs that Neutron's agents run inside namespaces. Others, such as an operator's shell, are left alone."""
+"""Programs that Neutron's agents run for routers and networks. Others, such as an operator's shell, are left alone."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,17 +95,23 @@ def _other_owner(interface: Interface, owner: str) -> str:
     return found if found != owner else ""
 
 
-def is_daemon(process: ForeignProcess) -> bool:
-    return not DAEMONS.isdisjoint(process.programs)
+def neutron_daemon(process: ForeignProcess, object_id: str) -> str:
+    """The program, if the process is a daemon that Neutron's agents run for a router or network; empty otherwise.
+
+    The object's id is on the command line of all of them, by which Neutron's agents find them again too. A process that
+    carries the mark of a neutrino agent, this one or another, is never Neutron's.
+    """
+    if process.owner or not any(object_id in word for word in process.argv):
+        return ""
+    return next(iter(DAEMONS & process.programs), "")
 
 
-def file_arguments(argv: Sequence[str]) -> Iterator[str]:
-    """The configuration files on a command line: `-f PATH`, `--use-file PATH` or `--use-file=PATH`."""
+def arguments(argv: Sequence[str], *names: str) -> Iterator[str]:
+    """The values of options on a command line: `NAME VALUE` or `NAME=VALUE`."""
     for word, following in zip(argv, [*argv[1:], ""], strict=True):
-        if word in ("-f", "--use-file") and following:
-            yield following
-        elif word.startswith("--use-file="):
-            yield word.partition("=")[2]
+        name, has_value, value = word.partition("=")
+        if name in names and (value or (not has_value and following)):
+            yield value or following
 
 
 def _is_named_after_port(name: str, prefixes: tuple[str, ...]) -> bool:

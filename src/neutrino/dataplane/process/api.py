@@ -7,13 +7,16 @@ finding it quick; it is never trusted alone, since the kernel reuses pids.
 
 import dataclasses
 import hashlib
+import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Protocol
 
 from neutrino.dataplane.netlink.values import HOST
+
+_TITLE = re.compile(r"\S+ \((.*)\)")
 
 
 class ProcessError(Exception):
@@ -101,13 +104,19 @@ class ForeignProcess:
     """The state path of the neutrino agent that started it; empty: another program did."""
 
     @property
-    def programs(self) -> frozenset[str]:
-        """Its program; of a script also the script, which is an argument of its interpreter.
+    def command(self) -> tuple[str, ...]:
+        """The command line that it was started with.
 
-        A process that has set its title shows the title as its first argument, with the program first.
+        A process that has set its title shows `NAME (COMMAND LINE)` as its only argument.
         """
+        title = _TITLE.fullmatch(self.argv[0]) if len(self.argv) == 1 else None
+        return tuple(title[1].split()) if title is not None else self.argv
+
+    @property
+    def programs(self) -> frozenset[str]:
+        """Its program; of a script also the script, which is an argument of its interpreter; and that of its title."""
         title = self.argv[0].split()[:1] if self.argv else []
-        return frozenset(PurePosixPath(word).name for word in (*self.argv[:2], *title))
+        return frozenset(PurePosixPath(word).name for word in (*self.command[:2], *title))
 
 
 class ForeignProcesses(Protocol):
@@ -115,9 +124,17 @@ class ForeignProcesses(Protocol):
         """All processes in a namespace. Reads all of /proc."""
         ...
 
+    def by_namespace(self, namespaces: Collection[str]) -> Mapping[str, Sequence[ForeignProcess]]:
+        """All processes in these namespaces, without those that have none. Reads all of /proc, once."""
+        ...
+
     def stop(self, process: ForeignProcess, *, kill: bool = False) -> None:
         """SIGTERM, then SIGKILL; returns when the process has exited. ProcessError if even SIGKILL does not end it.
 
         `kill`: by SIGKILL at once, so that it sends no goodbye messages.
         """
+        ...
+
+    def send(self, process: ForeignProcess, number: int) -> bool:
+        """Send a signal; False if the process has exited. Never signals another one with its pid."""
         ...

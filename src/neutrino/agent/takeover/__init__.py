@@ -1,0 +1,1 @@
+"""Conversion of a host of Neutron's agents, and the way back."""
