@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test durations fresh kernel openstack check bench curves format clean package package-test bench-neutron
+.PHONY: help up demo test durations fresh kernel openstack check bench curves format clean package package-test bench-neutron takeover
 
 # Further arguments for pytest: make test PYTEST_ARGS="-k subnet -x"
 PYTEST_ARGS ?=
@@ -80,6 +80,10 @@ bench: ## benchmark the API on SQLite, PostgreSQL and MariaDB, the feed with 5,0
 bench-neutron: ## benchmark OpenStack Neutron (from PyPI) and this project on this machine in one run (gives up after three hours; ARGS="--ports 5000")
 	@scripts/setup neutron
 	.venv/bin/python -m qa.bench.neutron $(ARGS)
+
+takeover: ## take over a cloud of real Neutron (from PyPI) on three lab hosts while traffic is measured (some minutes; ARGS="--hosts h2")
+	@scripts/setup neutron
+	.venv/bin/python -m qa.takeover.run $(ARGS)
 
 curves: ## measure and plot the cost of operations against the size of a cloud (docs/images/growth-*.svg)
 	@scripts/setup test

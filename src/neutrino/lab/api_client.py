@@ -2,7 +2,8 @@
 
 import http.client
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import urlencode, urlsplit
 
@@ -26,6 +27,7 @@ class ApiClient:
     """`api.create("network", name="blue")`; kinds are named in the singular."""
 
     url: str
+    headers: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     def create(self, kind: str, **values: object) -> Object:
         return cast(Object, self.request("POST", _path(kind), {kind: values})[kind])
@@ -56,8 +58,8 @@ class ApiClient:
     def request(self, method: str, path: str, body: Values | None = None) -> Object:
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=scaled(SECONDS))
         try:
-            headers = {"Content-Type": "application/json"} if body is not None else {}
-            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+            kind = {"Content-Type": "application/json"} if body is not None else {}
+            connection.request(method, path, json.dumps(body) if body is not None else None, {**self.headers, **kind})
             response = connection.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -31,7 +31,7 @@ def up(lab: Lab, output: Output = lambda text: None) -> None:
     """Create the lab, and return when the API responds and all agents are alive."""
     check(lab.settings)
     check_unused(lab.paths)
-    _make_directory(lab.paths)
+    make_directory(lab.paths)
     with _locked(lab.paths):
         check_unused(lab.paths)  # again: another command may have created it before this one had the lock
         try:
@@ -69,14 +69,12 @@ def _build(lab: Lab, output: Output) -> None:
     def progress(text: str) -> None:
         output(f"{time.monotonic() - started:5.1f} s  {text}")
 
-    _write_files(lab)
+    write_files(lab)
     with ThreadPoolExecutor(max_workers=min(settings.hosts + 1, 8), thread_name_prefix="lab") as pool:
-        names = (FABRIC, EXTERNAL, *lab.hosts)
-        holders = dict(zip(names, pool.map(lab.processes.hold, names), strict=True))
-        apply_fabric(holders[FABRIC], {host: holders[host] for host in lab.hosts}, holders[EXTERNAL], settings.mtu)
+        make_namespaces(lab, pool)
         progress(f"{', '.join(lab.hosts)} and the networks between them")
         # The server and the switches need seconds to start, and do not need each other.
-        server = pool.submit(_start_server, lab)
+        server = pool.submit(start_server, lab)
         switches = {host: pool.submit(lab.ovs(host).start) for host in lab.hosts}
         for host, switch in switches.items():
             switch.result()
@@ -93,7 +91,15 @@ def _build(lab: Lab, output: Output) -> None:
         progress(f"{host}: agent")
 
 
-def _start_server(lab: Lab) -> None:
+def make_namespaces(lab: Lab, pool: Executor) -> None:
+    """Create the namespaces of the hosts and of the external machine, and the networks between them."""
+    names = (FABRIC, EXTERNAL, *lab.hosts)
+    holders = dict(zip(names, pool.map(lab.processes.hold, names), strict=True))
+    hosts = {host: holders[host] for host in lab.hosts}
+    apply_fabric(holders[FABRIC], hosts, holders[EXTERNAL], lab.settings.mtu)
+
+
+def start_server(lab: Lab) -> None:
     """Create the database and the hosts' credentials, then start the server: agents that start meanwhile need both."""
     from neutrino.server.db import schema
     from neutrino.server.db.session import Database
@@ -110,7 +116,8 @@ def _start_server(lab: Lab) -> None:
     lab.spawn_server()
 
 
-def _write_files(lab: Lab) -> None:
+def write_files(lab: Lab) -> None:
+    """Write the configuration of the lab's own server and agents, in a directory of the lab."""
     paths, settings = lab.paths, lab.settings
     paths.settings.write_bytes(msgspec.json.encode(settings))  # first: it marks the directory as a lab's
     for directory in (paths.mark, paths.server, paths.vms, paths.pids, paths.logs):
@@ -137,7 +144,8 @@ def check_unused(paths: LabPaths) -> None:
         raise LabError(f"a lab exists in {paths.state}: remove it with neutrino lab down --state {paths.state}")
 
 
-def _make_directory(paths: LabPaths) -> None:
+def make_directory(paths: LabPaths) -> None:
+    """Create the lab's directory, or refuse one that has other files."""
     try:
         paths.state.mkdir(parents=True, exist_ok=True)
         if not _is_lab_directory(paths):

@@ -1,0 +1,84 @@
+"""Take over a running Neutron, host by host, while traffic is measured: `make takeover`, `python -m qa.takeover.run`.
+
+Builds a cloud of real Neutron in a lab (`qa/takeover/lab`), imports its database, and converts its hosts one after another,
+network nodes first, the standby of HA routers before the active one. Prints figures by path and step; the exit status is
+1 if one is missed. The way back and the command `neutrino takeover host` are not part of it yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from neutrino.lab.errors import LabError
+from qa.takeover.lab import cloud, neutron_lab, paths, table
+from qa.takeover.lab.__main__ import SETTLE_SECONDS, STATE, say
+from qa.takeover.lab.cloud import Cloud
+from qa.takeover.lab.meters import process
+from qa.takeover.lab.neutron_lab import NeutronLab
+from qa.takeover.steps import MIXED_SECONDS, Takeover
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--state", type=Path, default=STATE, help="directory of the lab (default: %(default)s)")
+    parser.add_argument("--hosts", default="", help="convert these only, as h2,h1 (default: all)")
+    parser.add_argument("--keep", action="store_true", help="keep the lab running until Ctrl-C")
+    arguments = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGINT):  # a shell lets its background jobs ignore SIGINT
+        signal.signal(number, signal.default_int_handler)
+    try:
+        with neutron_lab.running(arguments.state.absolute(), say) as neutron:
+            built = cloud.build(neutron)
+            paths.wait_until_open(neutron, built)
+            is_met = _take_over(neutron, built, arguments.hosts.split(",") if arguments.hosts else ())
+            if arguments.keep:
+                say("until Ctrl-C")
+                signal.pause()
+    except KeyboardInterrupt:
+        return 130
+    except LabError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0 if is_met else 1
+
+
+def _take_over(neutron: NeutronLab, built: Cloud, hosts: Sequence[str]) -> bool:
+    takeover = Takeover(neutron)
+    plan = paths.plan(neutron, built)
+    with process.running(plan) as meters:
+        time.sleep(SETTLE_SECONDS)
+        with takeover.phase("Neutron alone"):
+            time.sleep(MIXED_SECONDS)
+        with takeover.phase("import and start of our server"):
+            takeover.import_database("--final")
+            takeover.start_server()
+        compared = takeover.verify()
+        say(compared.to_text())
+        for host in hosts or order(neutron.lab.hosts, {router.host for router in plan.ha_routers if router.is_active}):
+            with takeover.phase(f"{host}: stop of Neutron's agents"):
+                takeover.stop_agents(host)
+            with takeover.phase(f"{host}: conversion"):
+                takeover.convert(host)
+            with takeover.phase(f"{host}: converted"):
+                time.sleep(MIXED_SECONDS)
+        if not hosts:
+            with takeover.phase("open"):
+                say(takeover.command("open"))
+        time.sleep(SETTLE_SECONDS)
+        figures = table.figures(meters.read(), takeover.phases)
+    say(table.render(figures, only_missed=True))
+    return all(figure.is_met for figure in figures) and not compared.differences
+
+
+def order(hosts: Sequence[str], active: set[str]) -> list[str]:
+    """Network nodes first, which are the first two hosts of the lab; the standby of HA routers before the active one."""
+    return [*sorted(hosts[:2], key=lambda host: host in active), *hosts[2:]]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""The steps of a takeover of the lab's Neutron, as an operator does them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from neutrino.lab import build
+from neutrino.lab.api_client import ApiClient, ApiError
+from neutrino.lab.errors import LabError
+from neutrino.lab.hosts import processes
+from neutrino.lab.hosts.namespaces import run
+from neutrino.lab.lab import NEUTRINO
+from neutrino.model.objects import Object
+from neutrino.takeover import verification
+from neutrino.takeover.families import collections
+from neutrino.takeover.verification import Verification
+from qa.takeover.lab.configuration import AGENTS
+from qa.takeover.lab.neutron_lab import HEADERS, NeutronLab
+from qa.takeover.lab.table import Phase
+
+SAMPLE = 100  # objects of a collection whose parts are compared
+STOP_SECONDS = 60.0
+MIXED_SECONDS = 5.0  # after each host: traffic between converted and unconverted hosts
+# `start_despite` until the command `neutrino takeover host` admits an agent that is held.
+AGENT = """[DEFAULT]
+ha_vrrp_advert_int = 2
+[agent]
+start_despite = foreign_flows
+"""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads whole collections: the lab's are small."""
+
+    api: ApiClient
+
+    def page(self, path: str, key: str, marker: str | None = None) -> list[Object] | None:
+        if marker is not None:
+            return []
+        try:
+            objects: list[Object] = self.api.request("GET", f"/v2.0/{path}")[key]
+        except ApiError as error:
+            if error.status in (400, 403, 404):  # not served
+                return None
+            raise
+        return objects
+
+
+@dataclass
+class Takeover:
+    neutron: NeutronLab
+    phases: list[Phase] = field(default_factory=list)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """A part of the run, for the table."""
+        started = time.monotonic()
+        self.neutron.output(name)
+        try:
+            yield
+        finally:
+            ended = time.monotonic()
+            self.phases.append(Phase(f"{name} ({ended - started:.1f} s)", started, ended))
+
+    def command(self, *arguments: str) -> str:
+        """`neutrino takeover` with the configuration of our server."""
+        configuration = self.neutron.lab.paths.server / "neutrino.conf"
+        argv = [*NEUTRINO, "takeover", *arguments, "--config-file", str(configuration)]
+        environment = {**os.environ, "NEUTRON_DATABASE_URL": self.neutron.database_url}
+        return run(argv, env=environment, shown=f"neutrino takeover {' '.join(arguments)}").stdout
+
+    def import_database(self, *arguments: str) -> str:
+        return self.command("import", *arguments)
+
+    def start_server(self) -> None:
+        build.start_server(self.neutron.lab)
+        self.neutron.lab.wait_for_server()
+
+    def verify(self) -> Verification:
+        """Compare all objects of both servers, as `neutrino takeover verify` does."""
+        ours = ApiClient(self.neutron.lab.settings.url, headers=HEADERS)
+        return verification.verify("administrator", Reader(self.neutron.api), Reader(ours), collections(), SAMPLE)
+
+    def stop_agents(self, host: str, programs: Sequence[str] = AGENTS) -> None:
+        """Stop Neutron's agents of a host as its service manager does; what they have configured stays."""
+        pids = [pid for program in programs if (pid := self.neutron.agent_pid(host, program)) is not None]
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+        for pid in pids:
+            if not processes.wait_for_end(pid, STOP_SECONDS):
+                raise LabError(f"process {pid} of Neutron on {host} does not end")
+
+    def convert(self, host: str) -> float:
+        """Convert a host; returns the seconds."""
+        started = time.monotonic()
+        self.neutron.lab.spawn_agent(host)
+        self.neutron.lab.wait_for_agent(host)
+        return time.monotonic() - started
