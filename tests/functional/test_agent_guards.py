@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,60 @@ def test_an_agent_goes_on_by_itself_when_foreign_flows_are_gone(server: Neutrino
         assert [line for line in flows(switch, "br-phys") if "priority=8,arp" in line], (
             "the operator's, without a cookie"
         )
+
+
+def convert(agent: GuardedAgent, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run_command(agent.server, ["takeover", "host", *arguments, "--config-file", str(agent.config)])
+
+
+def test_takeover_host_converts_it_and_gives_it_back(server: Neutrino, switch: OpenVSwitch, api: Caller) -> None:
+    leave_neutron(switch)
+    before = {bridge: flows(switch, bridge) for bridge in BRIDGES}
+    with GuardedAgent(server, switch, "h-taken", {"ovs": local_ip(5)}) as agent:
+        agent.wait_held("foreign_flows")
+        shown = convert(agent, "--dry-run")
+        assert shown.returncode == 0, shown.stderr
+        assert f"br-int - cookie={COOKIE:#x}" in shown.stdout
+        assert convert(agent, "--back").returncode == 1, "it was not converted"
+        assert {bridge: flows(switch, bridge) for bridge in BRIDGES} == before
+
+        done = convert(agent)
+        assert done.returncode == 0, done.stderr
+        assert "converted in" in done.stdout
+        agent.wait_working()
+        for bridge in BRIDGES:
+            assert not [line for line in flows(switch, bridge) if f"{COOKIE:#x}" in line], "a flow of Neutron is left"
+        assert "converted already" in convert(agent).stderr
+        agent.end()
+        agent.start()
+        agent.wait_working()
+        assert NOTHING not in agent.log
+
+        back = convert(agent, "--back")
+        assert back.returncode == 0, back.stderr
+        assert "start Neutron's agents again" in back.stdout
+        assert {bridge: flows(switch, bridge) for bridge in BRIDGES} == before
+        agent.wait_held("foreign_flows")
+        assert convert(agent).returncode == 0, "once more"
+
+
+@pytest.mark.parametrize("phase", ["converting", "returning"])
+def test_an_agent_that_was_killed_completes_what_it_has_begun(
+    server: Neutrino, switch: OpenVSwitch, phase: str
+) -> None:
+    leave_neutron(switch)
+    before = {bridge: flows(switch, bridge) for bridge in BRIDGES}
+    with GuardedAgent(server, switch, f"h-{phase}", {"ovs": local_ip(6 if phase == "converting" else 7)}) as agent:
+        agent.wait_held("foreign_flows")
+        assert convert(agent).returncode == 0
+        agent.end()
+        (agent.directory / "state" / "takeover" / "phase").write_text(f"{phase}\n")
+        agent.start()
+        if phase == "returning":
+            agent.wait_held("foreign_flows")
+            assert {bridge: flows(switch, bridge) for bridge in BRIDGES} == before
+        else:
+            wait_until(lambda: "conversion: converted in" in agent.log, timeout=60, what="it", failed=lambda: None)
 
 
 def test_the_server_of_another_database_changes_nothing(server: Neutrino, switch: OpenVSwitch, api: Caller) -> None:

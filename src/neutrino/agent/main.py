@@ -8,7 +8,8 @@ import os
 import pwd
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from oslo_config import cfg
@@ -17,7 +18,7 @@ from neutrino import __version__, daemon_files, logs, private
 from neutrino.agent import config
 from neutrino.agent.bgp import build as bgp
 from neutrino.agent.dhcp import build as dhcp
-from neutrino.agent.guard.decide import Facts, judge
+from neutrino.agent.guard.decide import FOREIGN_FLOWS, Facts, judge
 from neutrino.agent.guard.gate import Bridges, Gate, GuardOptions, of_feed
 from neutrino.agent.l2 import build as l2
 from neutrino.agent.l3 import build as l3
@@ -27,6 +28,9 @@ from neutrino.agent.runtime.context import Intervals, RoleContext
 from neutrino.agent.runtime.queries import Handler, Queries, typed
 from neutrino.agent.runtime.role import START, Drift, Role
 from neutrino.agent.runtime.switch import Switch
+from neutrino.agent.takeover import build as takeover
+from neutrino.agent.takeover import control, phase
+from neutrino.agent.takeover.commands import Commands
 from neutrino.agent.trace import build as trace
 from neutrino.configuration import findings
 from neutrino.configuration.options import Configuration
@@ -57,11 +61,17 @@ def run(files: Sequence[str], server_options: Callable[[], findings.Groups] = tu
     _log_options(conf)
     registry = start("agent", __version__)  # before the roles, which count from their start
     with _own_state(Path(conf.state_path)), serving(conf, registry):
-        asyncio.run(_run(conf, files, server_options))
+        while asyncio.run(_run(conf, files, server_options)):
+            LOG.info("this host is Neutron's again")
 
 
-def find(files: Sequence[str], seconds: float = SYNC_SECONDS) -> tuple[list[Drift], bool]:
-    """The drift of this host, and whether the server gave the desired state. The agent may be running or not."""
+def find(
+    files: Sequence[str], seconds: float = SYNC_SECONDS, admitted: frozenset[str] = frozenset()
+) -> tuple[list[Drift], bool]:
+    """The drift of this host, and whether the server gave the desired state. The agent may be running or not.
+
+    `admitted`: causes in spite of which the agent would work.
+    """
     conf = _configuration(files)
     logging.basicConfig(level=logging.WARNING)  # the output is for the caller
 
@@ -69,7 +79,9 @@ def find(files: Sequence[str], seconds: float = SYNC_SECONDS) -> tuple[list[Drif
         client, switch = _feed(conf, cache=None), _switch(conf)  # the cache file is the running agent's
         cache = Path(conf.state_path) / CACHE
         try:
-            context = RoleContext(conf, client, switch, guard=_guard(conf))
+            guard = _guard(conf)
+            guard.admitted |= admitted
+            context = RoleContext(conf, client, switch, guard=guard)
             found, synced = await loop.find_drift(client, _roles(context), seconds, cache)
             return [
                 *await asyncio.to_thread(_find_causes, context, client.state if synced else None, cache),
@@ -87,7 +99,8 @@ def _configuration(files: Sequence[str]) -> Configuration:
     return conf
 
 
-async def _run(conf: Configuration, files: Sequence[str], server_options: Callable[[], findings.Groups]) -> None:
+async def _run(conf: Configuration, files: Sequence[str], server_options: Callable[[], findings.Groups]) -> bool:
+    """Until SIGTERM; True: the host was given back to Neutron's agents, and a new run waits at its gate."""
     client, switch = _feed(conf, cache=Path(conf.state_path) / CACHE), _switch(conf)
     intervals = Intervals(conf.agent.check_interval, conf.agent.repair_interval)
     current = [conf]  # replaced by SIGHUP
@@ -98,11 +111,16 @@ async def _run(conf: Configuration, files: Sequence[str], server_options: Callab
     reporter.held = lambda: gate.problems
     queries = Queries(client, _query_handlers(context, roles))
     client.on_query(queries.take)
-    stop = asyncio.Event()
+    stop, terminated = asyncio.Event(), asyncio.Event()
     events = asyncio.get_running_loop()
     quitting: float = conf.agent.quitting_rpc_timeout
+
+    def terminate() -> None:
+        terminated.set()
+        _stop(stop, quitting)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        events.add_signal_handler(number, lambda: _stop(stop, quitting))
+        events.add_signal_handler(number, terminate)
 
     def reload() -> None:
         _reload(current, files, intervals, reporter, gate)
@@ -114,10 +132,50 @@ async def _run(conf: Configuration, files: Sequence[str], server_options: Callab
     findings.report(conf, findings.AGENT, server_options)
     notify("READY=1")  # not after `synced`: an agent that waits for its server keeps the host as it is
     try:
-        await loop.run(client, roles, reporter, stop, quitting, gate)
+        async with _takeover(conf, files, context, gate, client, roles, stop) as commands:
+            await loop.run(client, roles, reporter, stop, quitting, gate)
+            if commands is not None and commands.is_returning:
+                await commands.return_host()
+                return not terminated.is_set()
     finally:
         await queries.close()
         await asyncio.to_thread(switch.close)
+    return False
+
+
+@contextlib.asynccontextmanager
+async def _takeover(
+    conf: Configuration,
+    files: Sequence[str],
+    context: RoleContext,
+    gate: Gate,
+    client: FeedClient,
+    roles: Sequence[Role],
+    stop: asyncio.Event,
+) -> AsyncIterator[Commands | None]:
+    """Serves `neutrino takeover host`, on a host whose agent has the switch."""
+    bridges = _bridges(context)
+    if bridges is None:
+        yield None
+        return
+    if phase.read_phase(conf.state_path) is phase.Phase.RETURNING:  # an agent was killed while it gave the host back
+        await asyncio.to_thread(takeover.restore, conf, bridges, LOG.info)
+        phase.write_phase(conf.state_path, phase.Phase.NONE)
+        context.guard.admitted = frozenset()
+    differences = partial(_differences, files)
+    commands = takeover.commands(conf, bridges, gate, client, roles, differences, stop.set)
+    completion = asyncio.create_task(commands.complete())
+    try:
+        async with control.serving(conf.state_path, commands.handle):
+            yield commands
+    finally:
+        completion.cancel()
+        await asyncio.gather(completion, return_exceptions=True)
+
+
+def _differences(files: Sequence[str]) -> list[Drift]:
+    """What the roles would change, foreign flows included."""
+    return find(files, admitted=frozenset({FOREIGN_FLOWS}))[0]
 
 
 def _stop(stop: asyncio.Event, quitting: float) -> None:
@@ -179,7 +237,9 @@ def _roles(context: RoleContext) -> list[Role]:
 
 
 def _guard(conf: Configuration) -> GuardOptions:
-    return GuardOptions(frozenset(conf.agent.start_despite), config.kept_cookies(conf))
+    is_ours = phase.read_phase(conf.state_path) in (phase.Phase.CONVERTING, phase.Phase.CONVERTED)
+    admitted = frozenset({FOREIGN_FLOWS}) if is_ours else frozenset[str]()
+    return GuardOptions(frozenset(conf.agent.start_despite), config.kept_cookies(conf), admitted)
 
 
 def _bridges(context: RoleContext) -> Bridges | None:
@@ -192,7 +252,7 @@ def _find_causes(context: RoleContext, sent: State | None, cache: Path) -> list[
     with contextlib.suppress(OSError, ValueError):  # no cache: the agent has not been synced yet
         cached.load(cache.read_bytes())
     facts = of_feed(bridges.read() if bridges is not None else Facts(), cached, sent)
-    causes = judge(facts, context.guard.despite).causes
+    causes = judge(facts, context.guard.ignored).causes
     return [Drift(START, problems=causes)] if causes else []
 
 

@@ -26,9 +26,7 @@ from neutrino.dataplane.process.real import RealProcesses
 def tear_down(conf: cfg.ConfigOpts) -> None:
     """Idempotent. Processes first: one that runs in a namespace would keep it, and its devices, alive."""
     namespaces = Namespaces()
-    processes = RealProcesses(conf.state_path)
-    for process in processes.running().values():
-        processes.stop(process)
+    end_daemons(conf)
     dnsmasq = Dnsmasq(conf.dhcp_confs, namespaces)
     for network_id in dnsmasq.networks():
         dnsmasq.stop_others(network_id, scan=True)  # also one whose pid file is lost
@@ -36,6 +34,18 @@ def tear_down(conf: cfg.ConfigOpts) -> None:
     for name in _recorded(Path(conf.state_path), dnsmasq):
         if name in existing:
             namespaces.delete(name)  # deletes the inner ends of veth pairs, and with them the outer ones
+    forget(conf)
+
+
+def end_daemons(conf: cfg.ConfigOpts) -> None:
+    """End all daemons of this agent."""
+    processes = RealProcesses(conf.state_path)
+    for process in processes.running().values():
+        processes.stop(process)
+
+
+def forget(conf: cfg.ConfigOpts) -> None:
+    """Remove the records of routers, and the files of their daemons."""
     for directory in (bgp.DIRECTORY, bfd.DIRECTORY, tunnels.DIRECTORY):
         shutil.rmtree(Path(conf.state_path) / directory, ignore_errors=True)
     for records in (routers.RECORDS, fip.RECORDS):

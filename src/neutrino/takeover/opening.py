@@ -62,8 +62,9 @@ def read_state(db: Database) -> State:
     with db.read() as connection:
         imports = tuple(Import(*row) for row in connection.execute(sa.select(*columns).order_by(c.started_at, c.id)))
         rows = connection.execute(agents.order_by(t.agents.c.host)).all()
-    # Only our agents report the state of the switch.
-    converted = {row.host for row in rows if words.DATAPLANE in msgspec.json.decode(row.configurations)}
+    # Only our agents report the state of the switch; one that is held has changed nothing on its host yet.
+    reported = {row.host: msgspec.json.decode(row.configurations).get(words.DATAPLANE) for row in rows}
+    converted = {host for host, dataplane in reported.items() if dataplane not in (None, f"down: {words.HELD}")}
     return State(imports, tuple(sorted(converted)), tuple(row.host for row in rows if row.host not in converted))
 
 

@@ -127,7 +127,8 @@ def _foreign_flows(facts: Facts) -> str:
     example = next(flows[0] for _, flows in sorted(facts.foreign.items()) if flows)
     return (
         f"flows that are not this agent's are on its bridges: {', '.join(counts)}, such as {example.text()[:200]}. Stop "
-        "the agent that adds them, as Neutron's; this agent would remove them. [ovs] kept_cookies lists those to keep"
+        "the agent that adds them, as Neutron's; this agent would remove them. `neutrino takeover host` converts a host of "
+        "Neutron's. [ovs] kept_cookies lists those to keep"
     )
 
 

@@ -43,8 +43,13 @@ PORT = "port"
 class GuardOptions:
     """May be changed while the agent runs."""
 
-    despite: frozenset[str] = frozenset()  # causes that do not keep the agent from its work
+    despite: frozenset[str] = frozenset()  # causes that do not keep the agent from its work, by the operator's option
     kept: tuple[CookieRange, ...] = ()  # cookies of flows that are left alone
+    admitted: frozenset[str] = frozenset()  # causes that do not, as this host is being converted, or was
+
+    @property
+    def ignored(self) -> frozenset[str]:
+        return self.despite | self.admitted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +72,11 @@ class Bridges:
 
     def removable(self, bridge: str) -> list[Flow]:
         """Foreign flows that are to be removed when ours are added; on bridges that are not ours there are none."""
-        return self.foreign(bridge) if FOREIGN_FLOWS in self.options.despite and bridge in self._names else []
+        return self.foreign(bridge) if FOREIGN_FLOWS in self.options.ignored and bridge in self._names else []
+
+    def present(self) -> list[str]:
+        """Those of these bridges that exist."""
+        return [name for name in self._names if name in self.ovsdb().read().bridges]
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -115,6 +124,15 @@ class Gate:
         self.problems: Mapping[str, str] = {}  # why nothing is changed; empty: nothing is in the way
         self.feed.hold_until_accepted(self._look.set)
 
+    @property
+    def is_open(self) -> bool:
+        return self._open.is_set()
+
+    def admit(self, cause: str) -> None:
+        """Let the roles work although there is this cause: what is in the way is theirs to replace."""
+        self.options.admitted |= {cause}
+        self._look.set()
+
     def look(self) -> None:
         """Look again, as options have changed."""
         self._look.set()
@@ -154,13 +172,16 @@ class Gate:
         found = await asyncio.to_thread(self.bridges.read) if self.bridges is not None else Facts()
         offered = self.feed.offered
         complete = offered if offered is not None and offered.is_synced else None
-        return judge(of_feed(found, self.feed.state, complete), self.options.despite)
+        return judge(of_feed(found, self.feed.state, complete), self.options.ignored)
 
     def _log_option(self, verdict: Verdict) -> None:
         """What the option allows, and once that it allows what was not found."""
         for cause, text in verdict.ignored.items():
             if cause not in self._ignored:
-                LOG.warning("proceeding, as [agent] start_despite names %s: %s", cause, text)
+                why = (
+                    "[agent] start_despite names" if cause in self.options.despite else "this host is taken over, with"
+                )
+                LOG.warning("proceeding, as %s %s: %s", why, cause, text)
         self._ignored |= verdict.ignored.keys()
         unused = self.options.despite - self._ignored
         if self.feed.offered is not None and unused:

@@ -23,6 +23,12 @@ def add_arguments(takeover: Parser, config: Parser) -> None:
         "--with-running-server", action="store_true", help="the first one also while a server runs on our database"
     )
     _add_verify(takeover.add_command("verify", help="compare the answers of Neutron's API with those of ours"))
+    host = takeover.add_command(
+        "host", parents=[config], help="convert this host of Neutron's agents, or give it back to them"
+    )
+    what = host.add_mutually_exclusive_group()
+    what.add_argument("--dry-run", action="store_true", help="show what would be changed, and what is in the way")
+    what.add_argument("--back", action="store_true", help="restore what was there before the conversion")
     takeover.add_command("status", parents=[config], help="show imports, and which hosts are converted")
     opening = takeover.add_command("open", parents=[config], help="complete it: requests may write")
     opening.add_argument(

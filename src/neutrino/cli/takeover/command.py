@@ -13,6 +13,7 @@ from typing import Final
 from neutrino.cli.database import opened, read_configuration
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.takeover.arguments import VARIABLE
+from neutrino.cli.takeover.host import host
 from neutrino.cli.takeover.verify import verify
 from neutrino.takeover import opening, run
 from neutrino.takeover.importer import Progress
@@ -26,6 +27,8 @@ _CLEAR: Final = "\r\x1b[K"
 def takeover(args: argparse.Namespace) -> int:
     if args.action == "verify":
         return verify(args, _progress())
+    if args.action == "host":
+        return host(args)
     return _state(args) if args.action in ("status", "open") else _copy(args)
 
 

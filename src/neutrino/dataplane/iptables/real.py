@@ -1,7 +1,8 @@
 """The driver of a real kernel, through iptables-save, iptables-restore and ipset."""
 
+import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -62,6 +63,22 @@ def remove_neutron_rules(namespaces: Namespaces, namespace: str) -> bool:
 
     removed = [namespaces.run(namespace, partial(remove, program)) for program in _PREFIX.values()]
     return any(removed)
+
+
+def save_rules(namespaces: Namespaces, namespace: str) -> dict[int, str]:
+    """The rules of a namespace by IP version, as text; without those of a program that is not installed."""
+    saved = {}
+    for family, program in _PREFIX.items():
+        with contextlib.suppress(IptablesError):
+            saved[family] = namespaces.run(namespace, partial(_run, [f"{program}-save"]))
+    return saved
+
+
+def restore_saved(namespaces: Namespaces, namespace: str, saved: Mapping[int, str]) -> None:
+    """Replace the rules of a namespace by saved ones, table by table, each in one transaction."""
+    for family, text in saved.items():
+        if text.strip():
+            namespaces.run(namespace, partial(_run, [f"{_PREFIX[family]}-restore", "-w", _LOCK_SECONDS], text))
 
 
 def _run(command: list[str], text: str = "") -> str:

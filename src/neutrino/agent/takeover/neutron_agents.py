@@ -1,0 +1,55 @@
+"""Neutron's agents that run on this host: they have to be stopped before it is converted. Pure but for the reading."""
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from neutrino.dataplane.process.api import ForeignProcess, ForeignProcesses
+
+AGENTS: Final = frozenset({
+    "neutron-openvswitch-agent", "neutron-dhcp-agent", "neutron-l3-agent", "neutron-metadata-agent",
+    "neutron-metering-agent", "neutron-vpn-agent", "neutron-bgp-dragent", "neutron-linuxbridge-agent",
+    "neutron-sriov-nic-agent", "neutron-macvtap-agent",
+})  # fmt: skip
+STOPPED: Final = AGENTS - {"neutron-sriov-nic-agent", "neutron-macvtap-agent"}  # those whose work is taken over
+_UNIT: Final = re.compile(r"/([^/]+\.service)$", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class NeutronAgent:
+    name: str
+    pid: int
+    unit: str = ""  # of systemd; empty: it was started in another way
+
+    def text(self) -> str:
+        return f"{self.name} ({self.unit or f'pid {self.pid}'})"
+
+
+def running_agents(processes: ForeignProcesses) -> list[NeutronAgent]:
+    """Those in this host's own network namespace."""
+    return [
+        NeutronAgent(name, process.pid, _unit(process.pid))
+        for process in _parents(processes.inside(""))
+        for name in sorted(process.programs & STOPPED)
+    ]
+
+
+def remedy(agents: Iterable[NeutronAgent]) -> str:
+    """The command that stops them, or what to do."""
+    units = sorted({agent.unit for agent in agents if agent.unit})
+    return f"systemctl stop {' '.join(units)}" if units else "stop them, and nothing else of Neutron's"
+
+
+def _parents(processes: Iterable[ForeignProcess]) -> list[ForeignProcess]:
+    """One process of each command line: an agent has workers."""
+    return list({process.argv: process for process in processes}.values())
+
+
+def _unit(pid: int) -> str:
+    try:
+        found = _UNIT.search(Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8"))
+    except OSError:
+        return ""
+    return found[1] if found else ""

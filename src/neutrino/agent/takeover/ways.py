@@ -1,0 +1,61 @@
+"""Chooses the probes of a conversion: from plugged instances to their gateways and neighbours. Pure."""
+
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address, ip_network
+from typing import Final
+
+from neutrino.dataplane.ovsdb.api import Snapshot
+from neutrino.dataplane.probes.api import Probe
+from neutrino.feed.state import State
+from neutrino.model.state import Forwarding, Network, Port
+
+MOST: Final = 100  # probes of a host
+_SERVICES: Final = "network:"  # ports of routers and DHCP: their devices are in namespaces
+
+
+def choose(state: State, snapshot: Snapshot, bridge: str) -> list[Probe]:
+    """For each plugged instance one to its gateway, and one to a neighbour, of another host if there is one."""
+    networks: Mapping[str, Network] = state.objects["network"]
+    ports: Mapping[str, Port] = state.objects["port"]
+    remote: dict[str, str] = {}  # network → an address on another host
+    entries: Mapping[str, Forwarding] = state.objects["forwarding"]
+    for entry in entries.values():
+        for address in filter(_is_ipv4, entry.ip_addresses):
+            remote.setdefault(entry.network_id, address)
+    found = []
+    for device, ofport, port_id in _plugged(snapshot, bridge):
+        port = ports.get(port_id)
+        if port is None or port.device_owner.startswith(_SERVICES) or not port.admin_state_up or port.trunk_vlan:
+            continue
+        for address in (one.ip_address for one in port.fixed_ips if _is_ipv4(one.ip_address)):
+            peers = [*_gateways(networks.get(port.network_id), address), remote.get(port.network_id, "")]
+            found += [
+                Probe(device, ofport, port.mac_address, address, peer) for peer in peers if peer and peer != address
+            ]
+            break
+    return sorted(set(found))[:MOST]
+
+
+def _plugged(snapshot: Snapshot, bridge: str) -> Iterator[tuple[str, int, str]]:
+    """Devices with their ofport and port's id; not internal ports, whose devices are in namespaces."""
+    if bridge not in snapshot.bridges:
+        return
+    for port in snapshot.bridges[bridge].ports.values():
+        for interface in port.interfaces:
+            port_id = interface.external_ids.get("iface-id")
+            if port_id and (interface.ofport or 0) > 0 and interface.type in ("", "system"):
+                yield interface.name, interface.ofport or 0, port_id
+
+
+def _gateways(network: Network | None, address: str) -> Iterator[str]:
+    for subnet in network.subnets if network is not None else ():
+        if (
+            subnet.gateway_ip
+            and _is_ipv4(subnet.cidr.partition("/")[0])
+            and ip_address(address) in ip_network(subnet.cidr)
+        ):
+            yield subnet.gateway_ip
+
+
+def _is_ipv4(text: str) -> bool:
+    return ":" not in text

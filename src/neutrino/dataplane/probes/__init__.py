@@ -1,0 +1,1 @@
+"""Probes: packets that are sent for an instance through the switch, and their answers, to measure loss."""
