@@ -50,7 +50,7 @@ def agent(server: Neutrino, switch: OpenVSwitch) -> Iterator[Agent]:
         finally:
             left = service(running)
             for network_id in left.networks():  # by tests that failed
-                left.stop_others(network_id, scan=True)
+                left.stop_all(network_id)
                 run("ip", "netns", "del", f"qdhcp-{network_id}", check=False)
 
 

@@ -326,7 +326,7 @@ def test_a_changed_pid_file_ends_no_other_process(processes: RealProcesses, thei
             for text in (f"{foreign.pid}\n", f"{other.pid}\n", "²\n", "-1\n", "9" * 10_000):
                 (tmp_path / NETWORK / "pid").write_text(text)
                 assert list(dnsmasq.pids(NETWORK)) == []
-                dnsmasq.stop_others(NETWORK)
+                dnsmasq.stop_all(NETWORK)
             assert foreign.poll() is None
             assert processes.find("other") == other
         finally:

@@ -149,7 +149,7 @@ def test_the_other_agents_radvd_is_replaced_without_withdrawing_the_route(link: 
     agent = Agent(link)
 
     async def take_over() -> None:
-        agent.leftovers.end_processes(link.name, but="radvd")
+        agent.leftovers.end_processes(link.name, but=("radvd",))
         await agent.ensure()
         both = link.radvds
         agent.routers.complete_takeover(agent.router, [link.name])

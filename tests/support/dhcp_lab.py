@@ -19,11 +19,13 @@ from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.extension_api import DhcpExtension
 from neutrino.agent.dhcp.network import ServedNetwork
 from neutrino.agent.dhcp.reconcile import Reconciler
+from neutrino.agent.leftovers.host import Leftovers
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.agent.runtime.supervisor import Action, apply_service
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.ovsdb.real import RealOvsdb
+from neutrino.dataplane.process.foreign import RealForeignProcesses
 from neutrino.dataplane.process.real import RealProcesses
 from neutrino.model.dhcp import DhcpPort
 from tests.support.dhcp import HOST, Network
@@ -59,7 +61,8 @@ class Client:
         The client goes into the background once it has a lease: then the call ends.
         """
         here = self.lab.directory
-        paths = {kind: here / f"{self.namespace}.{kind}" for kind in ("cf", "lf", "pf")}
+        family = "6" if "-6" in words else ""  # each keeps its leases
+        paths = {kind: here / f"{self.namespace}.{kind}{family}" for kind in ("cf", "lf", "pf")}
         paths["cf"].write_text(f"timeout 20; initial-interval 1;\n{options}\n")
         out = here / f"{self.namespace}.lease"
         out.unlink(missing_ok=True)
@@ -120,12 +123,14 @@ class Lab:
             stack.callback(self.switch.vsctl, "del-br", self.bridge)
             self.ovsdb = RealOvsdb(self.switch.database)
             stack.callback(self.ovsdb.close)
+            services = ServiceNamespaces(self.netlink, lambda: self.ovsdb)
             self.reconciler = Reconciler(
                 self.settings,
-                ServiceNamespaces(self.netlink, lambda: self.ovsdb),
+                services,
                 self.processes,
                 self.dnsmasq,
                 extensions=self.extensions,
+                leftovers=Leftovers(services, RealForeignProcesses(), str(self.directory), enabled=False),
             )
             stack.callback(self._remove_networks)
             stack.callback(self._remove_clients)

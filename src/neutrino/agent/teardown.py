@@ -29,7 +29,7 @@ def tear_down(conf: cfg.ConfigOpts) -> None:
     end_daemons(conf)
     dnsmasq = Dnsmasq(conf.dhcp_confs, namespaces)
     for network_id in dnsmasq.networks():
-        dnsmasq.stop_others(network_id, scan=True)  # also one whose pid file is lost
+        dnsmasq.stop_all(network_id)  # also one whose pid file is lost
     existing = namespaces.names()
     for name in _recorded(Path(conf.state_path), dnsmasq):
         if name in existing:

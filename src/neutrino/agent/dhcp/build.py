@@ -66,6 +66,7 @@ def dhcp_settings(conf: cfg.ConfigOpts) -> DhcpSettings:
         dns_domain=conf.dns_domain.strip("."),
         dnsmasq_user="" if is_passable(directory) else "root",
         use_veth=conf.ovs_use_veth if conf.ovs_use_veth is not None else conf.ovs.datapath_type != "system",
+        keeps_device=conf.ovs_use_veth is None,
         integration_bridge=conf.ovs.integration_bridge,
     )
 

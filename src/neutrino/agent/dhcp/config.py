@@ -37,6 +37,7 @@ class DhcpSettings:
     )
     dnsmasq_user: str = ""  # empty: dnsmasq's default, an unprivileged user
     use_veth: bool = False
+    keeps_device: bool = False  # an existing device stays what it is, a veth pair or an internal port
     integration_bridge: str = "br-int"
 
 

@@ -1,20 +1,21 @@
 """Applies the desired state of one network; a second apply changes nothing.
 
-    namespace → switch port → devices, addresses, routes → release of stale leases → service for the supervisor
+    leases of Neutron's dnsmasq → namespace → switch port → devices, addresses, routes → release of stale leases
+        → service for the supervisor
 
 Blocking; several threads may work on different networks.
 """
 
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from neutrino import daemon_files
 from neutrino.agent.dhcp.config import DhcpSettings
-from neutrino.agent.dhcp.dnsmasq import Dnsmasq
-from neutrino.agent.dhcp.extension_api import DhcpExtension
+from neutrino.agent.dhcp.dnsmasq import FILE_MODE, Dnsmasq
+from neutrino.agent.dhcp.extension_api import DhcpExtension, device_name, plugged_name
 from neutrino.agent.dhcp.leases import read_leases, render_leases, render_release, stale_leases, with_existing
 from neutrino.agent.dhcp.network import NAMESPACE_KIND, NAMESPACE_PREFIX, ServedNetwork
 from neutrino.agent.dhcp.render import HOSTS, LEASES, MARK_KIND, PID, DesiredDhcp, daemon_name, directory, render
@@ -25,12 +26,12 @@ from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError, Conntrac
 from neutrino.dataplane.netlink.api import DeleteItem, NetlinkChange
 from neutrino.dataplane.netlink.values import Address
 from neutrino.dataplane.ovsdb.api import MARK
-from neutrino.dataplane.process.api import Processes
+from neutrino.dataplane.process.api import ForeignProcess, Processes
 from neutrino.dataplane.program import ProgramError
 
 LOG = logging.getLogger(__name__)
 RELEASE_SECONDS = 2.0  # after that the network's other changes go on, with a warning
-FILE_MODE = 0o644  # dnsmasq reads its files again after it has dropped its privileges
+PROGRAM = "dnsmasq"
 
 
 @dataclass
@@ -52,9 +53,13 @@ class Reconciler:
         return known | self._leftovers.find(NAMESPACE_KIND, known)
 
     def is_running(self, network_id: str) -> bool:
+        """Whether a dnsmasq serves the network, ours or that of Neutron's agent."""
         pid_file = str(directory(self.settings, network_id) / PID)
-        running = self.processes.find(daemon_name(network_id), pid_file) is not None
-        return running or next(self.dnsmasq.pids(network_id), None) is not None
+        return self.processes.find(daemon_name(network_id), pid_file) is not None or bool(self._others(network_id))
+
+    def _others(self, network_id: str) -> list[ForeignProcess]:
+        """Processes of Neutron's dnsmasq for the network. Reads all of /proc, if the namespace exists."""
+        return self._leftovers.daemons(f"{NAMESPACE_PREFIX}{network_id}", PROGRAM)
 
     # --- planning -------------------------------------------------------------------------------------------------
 
@@ -62,7 +67,7 @@ class Reconciler:
         """What a reconciliation would change, as lines; and the problems that would remain."""
         if not network.is_served:
             return [f"network {network.id} is not served here any more"] if network.id in self.known() else [], ()
-        desired = render(network, self.settings, self.extensions)
+        desired = self._render(network)
         action, _ = plan_service(self._service(network, desired, complete=True), self.processes)
         lines = [
             *(f"network {network.id}: unplug {name}" for name in self._stale_ports(network.id, desired)),
@@ -79,26 +84,57 @@ class Reconciler:
         Not `complete`: the network is from the cache, which may be older than the actual state. Only what is missing is
         added: nothing is unplugged, and existing addresses, routes, leases and files stay.
         """
-        desired = render(network, self.settings, self.extensions)
+        desired = self._render(network)
+        running = self.processes.find(desired.daemon.name, desired.daemon.pid_file) is not None
+        # Before the namespace is created: one that is new has no other dnsmasq, and /proc needs not to be read.
+        others = self._others(network.id) if not running else []
         self.dnsmasq.record(network.id)  # first: what a failed attempt leaves is found by it
+        leases = self.dnsmasq.copy_leases(network.id, others)
         self._apply_namespace(network.id, desired, complete)
         # Without a running dnsmasq there is nothing to release: the leases are rendered before its start.
-        if complete and self.processes.find(desired.daemon.name, desired.daemon.pid_file) is not None:
+        if complete and running:
             self._release_stale_leases(network, desired)
-        return self._service(network, desired, complete), desired.problems
+        return self._service(network, desired, complete, others, leases), desired.problems
 
-    def _service(self, network: ServedNetwork, desired: DesiredDhcp, complete: bool) -> Service:
+    def _render(self, network: ServedNetwork) -> DesiredDhcp:
+        return render(network, self._with_kind_of_device(network), self.extensions)
+
+    def _with_kind_of_device(self, network: ServedNetwork) -> DhcpSettings:
+        """Settings by which a device that exists stays what it is, a veth pair or an internal port, as Neutron's agent has
+        plugged it; unless `ovs_use_veth` says which."""
+        name = plugged_name(network)
+        there = self.services.ovsdb().read().interfaces().get(name)
+        if there is None or not self.settings.keeps_device or not self.services.exists(network.namespace):
+            return self.settings
+        kept = dataclasses.replace(self.settings, use_veth=there[2].type != "internal")
+        # An internal port of the userspace datapath leaves its namespace when ovs-vswitchd is restarted.
+        devices = self.services.netlink.read(network.namespace).devices
+        return kept if device_name(network, kept) in devices else self.settings
+
+    def _service(
+        self,
+        network: ServedNetwork,
+        desired: DesiredDhcp,
+        complete: bool,
+        others: Sequence[ForeignProcess] = (),
+        leases: Sequence[str] = (),
+    ) -> Service:
+        """`others`: processes of Neutron's dnsmasq that it replaces, and the files that have their leases."""
         where = Path(directory(self.settings, network.id))
         files = dict(desired.files)
         if not complete:  # the files on disk may have ports that the cache lacks
             files |= {name: text for name in files if (text := self.dnsmasq.read(network.id, name)) is not None}
 
+        replaced = list(others)  # at the first start alone, not when ours is respawned
+
         def before_start() -> None:
-            self.dnsmasq.stop_others(network.id)  # Neutron's, on a host that is taken over: it has the sockets
+            while replaced:  # right before ours is started, which needs the same sockets
+                self._leftovers.end(network.namespace, replaced[0])
+                replaced.pop(0)
+                self.dnsmasq.copy_last_leases(network.id, leases)
             existing = self.dnsmasq.read(network.id, LEASES) or ""
-            leases = render_leases(network, self.settings, existing)
-            text = leases if complete else with_existing(leases, existing)
-            daemon_files.write(where / LEASES, text, mode=FILE_MODE)
+            rendered = render_leases(network, self.settings, existing)
+            self.dnsmasq.write_leases(network.id, rendered if complete else with_existing(rendered, existing))
             Path(desired.daemon.log_file).unlink(missing_ok=True)  # it holds the reason of a failed start, of this one
             if self.settings.dnsmasq_base_log_dir:
                 (Path(self.settings.dnsmasq_base_log_dir) / network.id).mkdir(parents=True, exist_ok=True)
@@ -109,9 +145,6 @@ class Reconciler:
     def _apply_namespace(self, network_id: str, desired: DesiredDhcp, complete: bool) -> None:
         # A DHCP port that the server has replaced has another id, and so another device.
         stale = self._stale_ports(network_id, desired) if complete else []
-        if complete and network_id not in self._marked().values():
-            # Neutron's metadata proxy would keep the address that ours listens on; dnsmasq is ended before ours starts.
-            self._leftovers.end_processes(desired.namespace.name)
         result = self.services.reconcile(desired.namespace, complete=complete, unplug=stale)
         self._flush_conntrack(desired.namespace.name, result.applied)
 
@@ -164,7 +197,7 @@ class Reconciler:
         if not (plugged or self.services.exists(name) or network_id in self.dnsmasq.networks()):
             return False
         # Processes first: one that runs in the namespace would keep it, and its devices, alive.
-        self.dnsmasq.stop_others(network_id, scan=True)
+        self.dnsmasq.stop_all(network_id)
         self._leftovers.end_processes(name)
         self.services.remove(name, unplug=plugged)
         self.dnsmasq.forget(network_id)

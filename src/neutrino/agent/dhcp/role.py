@@ -152,11 +152,7 @@ class DhcpRole:
             return ""
         prepare = self.reconciler.prepare
         service, problems = await asyncio.to_thread(prepare, network, complete=self._loop.is_synced)
-        try:
-            action, _ = await self._supervisor.ensure(service)
-        except ProcessError:  # a dnsmasq of another agent, which has lost its pid file, may hold the port
-            await asyncio.to_thread(self.reconciler.dnsmasq.stop_others, network_id, scan=True)
-            raise
+        action, _ = await self._supervisor.ensure(service)
         if action is not Action.NOTHING:
             LOG.info("network %s: %s of dnsmasq", network_id, action.value)
             if self._loop.is_drift(network_id):

@@ -42,7 +42,7 @@ from neutrino.model.routing import Router
 LOG = logging.getLogger(__name__)
 RECORDS = "routers"
 NEUTRON_HA_CONFS = "/var/lib/neutron/ha_confs"
-RADVD, KEEPALIVED = "radvd", "keepalived"
+RADVD, KEEPALIVED, HAPROXY = "radvd", "keepalived", "haproxy"
 INITIALIZED = {"l3-initialized": "True"}
 
 
@@ -109,8 +109,9 @@ class Routers:
         if not others:
             self._record(router)  # first: an agent that is killed now finds by it what to remove
         for name in others if complete else ():
-            # A keepalived of another agent would contradict ours. Its radvd is replaced when ours runs.
-            self._leftovers.end_processes(name, but=RADVD)
+            # A keepalived of another agent would contradict ours. Its radvd is replaced when ours runs, and its haproxy by
+            # the metadata role, when that listens.
+            self._leftovers.end_processes(name, but=(RADVD, HAPROXY))
         if router.distributed:
             self._fips.prepare(router)
         changes, active, failover = 0, True, None

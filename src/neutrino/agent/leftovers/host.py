@@ -76,25 +76,28 @@ class Leftovers:
             found |= {device.name for device in devices} | {device.peer for device in devices}
         return frozenset(found)
 
-    def end_processes(self, name: str, *, but: str = "") -> None:
+    def end_processes(self, name: str, *, but: Collection[str] = ()) -> None:
         """End daemons of other agents in a namespace: they would keep it alive, or have the sockets that ours need.
 
-        `but`: a program that stays for now.
+        `but`: programs that stay for now.
         """
         for process in self._daemons(name):
-            if but not in process.programs:
-                self._end(name, process)
+            if process.programs.isdisjoint(but):
+                self.end(name, process)
 
     def end_replaced(self, name: str, program: str, *, kill: bool) -> None:
         """End a program of other agents in a namespace that ours, which is running, has replaced."""
-        for process in self._daemons(name):
-            if program in process.programs:
-                self._end(name, process, kill=kill)
+        for process in self.daemons(name, program):
+            self.end(name, process, kill=kill)
 
     def configuration_files(self, name: str, program: str) -> list[str]:
         """The files that `program` of another agent was started with in a namespace, by its argument `-f`."""
-        found = [daemon for daemon in self._daemons(name) if program in daemon.programs]
+        found = self.daemons(name, program)
         return [path for daemon in found for path in arguments(daemon.command, "-f", "--use-file")]
+
+    def daemons(self, name: str, program: str) -> list[ForeignProcess]:
+        """Processes of other agents in a namespace that run `program`. Reads all of /proc, if the namespace exists."""
+        return [each for each in self._daemons(name) if program in each.programs]
 
     def _daemons(self, name: str) -> list[ForeignProcess]:
         if not self.services.exists(name):
@@ -102,7 +105,7 @@ class Leftovers:
         object_id = name.partition("-")[2]
         return [each for each in self.processes.inside(name) if neutron_daemon(each, object_id)]
 
-    def _end(self, name: str, process: ForeignProcess, *, kill: bool = False) -> None:
+    def end(self, name: str, process: ForeignProcess, *, kill: bool = False) -> None:
         LOG.info("%s: ending %s (%d) of another agent", name, " ".join(process.argv[:2]), process.pid)
         self.processes.stop(process, kill=kill)
 
