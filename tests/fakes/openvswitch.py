@@ -1,7 +1,8 @@
 """A whole Open vSwitch in memory: the fake database and the fake switch, which follows it as ovs-vswitchd does.
 
 A port that is added to the database appears in the switch under its number, with its tag and its patch; packets can be sent
-into it at once. For tests of what runs on a host, and for hosts that are simulated in numbers.
+into it at once. A bridge that gets its first controller, or loses its last one, loses its flows. For tests of what runs
+on a host, and for hosts that are simulated in numbers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class FakeOpenVSwitch:
         self.ovsdb = FakeOvsdb()
         self.openflow = FakeSwitch()
         self.conntrack = FakeOvsConntrack(self.openflow.conntrack)
+        self._controlled: dict[str, bool] = {}  # bridges, and whether they have a controller
         self.ovsdb.subscribe(self._follow)
 
     def restart(self) -> None:
@@ -37,6 +39,9 @@ class FakeOpenVSwitch:
         places = {name: bridge for name, (bridge, _, _) in snapshot.interfaces().items()}
         for bridge in snapshot.bridges.values():
             made = self.openflow.add_bridge(bridge.name)
+            if self._controlled.get(bridge.name, False) != bool(bridge.controllers):
+                made.tables.flows.clear()
+            self._controlled[bridge.name] = bool(bridge.controllers)
             made.ports = {
                 interface.ofport: _fake_port(port, interface, places)
                 for port in bridge.ports.values()

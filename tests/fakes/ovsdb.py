@@ -18,6 +18,7 @@ from neutrino.dataplane.ovsdb.api import (
     OvsdbError,
     Port,
     SetBridge,
+    SetControllers,
     SetManager,
     SetPort,
     SetVlanLimit,
@@ -101,6 +102,9 @@ def _carry_out(change: Change, bridges: dict[str, Bridge]) -> None:
                     raise OvsdbError(f"port {change.name} is on bridge {other.name}")
             ports = {**bridge.ports, change.name: _set_port(change, bridge)}
             bridges[change.bridge] = dataclasses.replace(bridge, ports=ports)
+        case SetControllers():
+            if change.bridge in bridges:
+                bridges[change.bridge] = dataclasses.replace(bridges[change.bridge], controllers=change.targets)
         case DeletePort():
             bridge = _existing(bridges, change.bridge)
             kept = {name: port for name, port in bridge.ports.items() if name != change.name}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from neutrino.agent.l2.bridges import L2Options, plan_bridges, plan_tunnels, read_plugged
+from neutrino.agent.l2.bridges import L2Options, plan_bridges, read_plugged
+from neutrino.agent.l2.tunnels import plan_tunnels
 from neutrino.dataplane.ovsdb.api import (
+    NO_CONTROLLER,
     NO_TAG,
     ConfigurePort,
     DeleteBridge,
@@ -22,6 +25,7 @@ from neutrino.dataplane.ovsdb.api import (
     Qos,
     Queue,
     SetBridge,
+    SetControllers,
     SetManager,
     SetPort,
     SetVlanLimit,
@@ -145,6 +149,80 @@ def test_qos_changes_in_place_and_that_of_others_stays(switch):
         driver.apply([DeleteBridge("br-int")])
         driver.close()
         switch.vsctl("--all", "destroy", "qos")
+
+
+# As Neutron's agent makes them: bandwidth limits of a port, and minimum bandwidths of several uplinks in one row.
+NEUTRON_LIMIT = (
+    *("--", "--id=@q0", "create", "queue", "other_config:max-rate=4000000", "other_config:burst=3200000"),
+    *("external_ids:port=tap1", "external_ids:type=bandwidth_limit", "external_ids:queue-num=0"),
+    *("--", "--id=@qos", "create", "qos", "type=linux-htb", "queues:0=@q0", "other_config:max-rate=4294967295"),
+    *("external_ids:id=tap1", "external_ids:_type=bandwidth_limit", "--", "set", "port", "tap1", "qos=@qos"),
+    *("--", "set", "interface", "tap1", "ingress_policing_rate=2000", "ingress_policing_burst=1600"),
+)
+NEUTRON_MINIMUM = (
+    *("--", "--id=@q5", "create", "queue", "other_config:min-rate=1000000", "external_ids:port=p5"),
+    *("external_ids:type=minimum_bandwidth", "external_ids:queue-num=5"),
+    *("--", "--id=@qos", "create", "qos", "type=linux-htb", "queues:5=@q5", "external_ids:_type=minimum_bandwidth"),
+    *("external_ids:id=0f4a", "--", "set", "port", "tap1", "qos=@qos", "--", "set", "port", "tap2", "qos=@qos"),
+)
+
+
+def test_qos_of_neutrons_agent_counts_as_ours(switch):
+    driver = RealOvsdb(switch.database)
+    try:
+        driver.apply([INT, TAP, dataclasses.replace(TAP, name="tap2", external_ids={})])
+        switch.vsctl(*NEUTRON_LIMIT[1:])
+        limit = Qos("linux-htb", {"max-rate": "4294967295"}, {0: Queue({"max-rate": "4000000", "burst": "3200000"})})
+        policing = {"ingress_policing_rate": "2000", "ingress_policing_burst": "1600"}
+        eventually(lambda: settings(driver) == PortSettings(policing, limit))
+        before = rows(switch, "qos"), rows(switch, "queue")
+        ours = Qos("linux-htb", {"max-rate": "5"}, {0: Queue({"max-rate": "5"})})
+        driver.apply([ConfigurePort("tap1", PortSettings(qos=ours))])
+        assert settings(driver) == PortSettings(qos=ours)
+        assert (rows(switch, "qos"), rows(switch, "queue")) == before, "changed in place: the device keeps its queues"
+        assert switch.vsctl("get", "qos", *before[0], "external_ids") == "{neutrino=extension}"
+        assert switch.vsctl("get", "interface", "tap1", "ingress_policing_rate") == "0"
+
+        switch.vsctl(*NEUTRON_MINIMUM[1:])
+        eventually(lambda: len(rows(switch, "qos")) == 2 and driver.read().unused)
+        driver.apply([ConfigurePort(name, PortSettings(qos=ours)) for name in ("tap1", "tap2")])
+        driver.apply([DeleteUnused(driver.read().unused)])
+        assert (len(rows(switch, "qos")), len(rows(switch, "queue"))) == (2, 2), "one for each port, none of Neutron's"
+        assert "minimum_bandwidth" not in switch.vsctl("list", "qos") + switch.vsctl("list", "queue")
+    finally:
+        driver.apply([DeleteBridge("br-int")])
+        driver.close()
+        switch.vsctl("--all", "destroy", "qos", "--", "--all", "destroy", "queue")
+
+
+def test_controllers_are_replaced_and_flows_stay(switch):
+    """A bridge that lost its last controller, or got its first one, would lose all its flows."""
+    driver = RealOvsdb(switch.database)
+    address = f"unix:{switch.directory}/br-int.mgmt"
+    try:
+        driver.apply([INT], wait=10)
+        switch.vsctl("set-controller", "br-int", "tcp:127.0.0.1:6633")
+        switch.call("ovs-ofctl", "add-flow", address, "cookie=5,priority=7,arp,actions=drop")
+        eventually(lambda: driver.read().bridges["br-int"].controllers == {"tcp:127.0.0.1:6633"})
+        driver.apply(
+            [SetControllers("br-int", frozenset({NO_CONTROLLER})), SetControllers("gone", frozenset())], wait=10
+        )
+        assert driver.read().bridges["br-int"].controllers == {NO_CONTROLLER}
+        assert "cookie=0x5" in switch.call("ovs-ofctl", "dump-flows", address)
+        switch.vsctl("set-controller", "br-int", "tcp:127.0.0.1:6633")
+        assert "cookie=0x5" in switch.call("ovs-ofctl", "dump-flows", address)
+        switch.vsctl("set-fail-mode", "br-int", "standalone")
+        assert "cookie=0x5" in switch.call("ovs-ofctl", "dump-flows", address), "with a controller it may be changed"
+    finally:
+        driver.apply([DeleteBridge("br-int")])
+        driver.close()
+
+
+def test_other_controllers_are_a_change_of_the_bridge(ovsdb, wait):
+    ovsdb.apply([INT])
+    wait("br-int", "added")
+    ovsdb.apply([SetControllers("br-int", frozenset({NO_CONTROLLER}))])
+    wait("br-int", "changed", lambda _: ovsdb.read().bridges["br-int"].controllers == {NO_CONTROLLER})
 
 
 def test_a_port_and_its_tag(ovsdb):

@@ -27,6 +27,7 @@ from neutrino.cli.doctor import host as host_checks
 from neutrino.cli.doctor.command import as_json, render
 from neutrino.cli.doctor.ovsdb_client import NotReachable, plain, select
 from neutrino.cli.doctor.subject import HOST, SERVER, Subject, detect, subjects
+from neutrino.dataplane.ovsdb.api import NO_CONTROLLER
 from neutrino.diagnosis import host_problems, machine_problems, server_problems
 from neutrino.diagnosis.problems import NOTE, Finding, Problem, combine
 from neutrino.feed.state import State
@@ -118,6 +119,7 @@ def switch(**tables: Any) -> dict[str, list[dict[str, Any]]]:
     rows: dict[str, list[dict[str, Any]]] = {
         "Open_vSwitch": [{"ovs_version": "3.1.0", "datapath_types": ["netdev", "system"], "iface_types": ["vxlan"]}],
         "Bridge": [{"name": "br-int", "datapath_type": "system", "ports": ["p1"]}],
+        "Controller": [],
         "Port": [{"_uuid": "p1", "name": "tap1", "interfaces": ["i1"]}],
         "Interface": [{"_uuid": "i1", "name": "tap1", "type": "internal", "ofport": 1, "external_ids": {}}],
     }
@@ -280,6 +282,12 @@ def vswitchd_down(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Findin
     return openvswitch.openvswitch(support.host(directory))
 
 
+def neutron_agent(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        targets = [{"target": target} for target in (NO_CONTROLLER, f"tcp:127.0.0.1:{listener.getsockname()[1]}")]
+        return of_switch(openvswitch.openvswitch, patch, support.host(directory), Controller=targets)
+
+
 def low_mtu(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
     machine = with_machine(path_mtu=lambda address: 1400 if address == "192.0.2.2" else 1500)
     return underlay.underlay(cached(support.host(directory, machine=machine), *peers("192.0.2.2", "192.0.2.3")))
@@ -426,6 +434,7 @@ PROVOKED: dict[Problem, Provoke] = {
         Bridge=NETDEV_BRIDGE,
         Interface=[{**switch()["Interface"][0], "type": "", "external_ids": {"iface-id": "p1"}}],
     ),
+    host_problems.NEUTRON_AGENT_RUNS: neutron_agent,
     host_problems.LOCAL_IP_MISSING: lambda path, patch: underlay.underlay(
         support.host(path, machine=with_machine(addresses=("127.0.0.1",)))
     ),

@@ -10,15 +10,14 @@ from neutrino.agent.l2.bridges import (
     plan_bridges,
     plan_fail_modes,
     plan_tags,
-    plan_tunnels,
     read_plugged,
-    tunnel_name,
 )
 from neutrino.agent.l2.build import l2_options
 from neutrino.agent.l2.desired import HostState, L2Options, TunnelPort, Uplink, resolve, wanted_segments
 from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.local_vlans import allocate, restore
 from neutrino.agent.l2.plan import Renderer, plan
+from neutrino.agent.l2.tunnels import plan_stale_tunnels, plan_tunnels, tunnel_name
 from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK
 from neutrino.dataplane.ovsdb.api import DeletePort, SetBridge, SetManager, SetPort
 from neutrino.model.state import Host
@@ -134,7 +133,7 @@ def test_a_missing_physical_bridge_is_a_problem_of_its_network():
 def test_a_stale_tunnel_is_deleted_and_foreign_ports_are_not(ovsdb):
     configure(ovsdb)
     ovsdb.apply([SetPort("br-tun", "vxlan-foreign", "vxlan")])
-    planned = plan_tunnels(OPTIONS, HOSTS[:1], ovsdb.read())
+    planned = plan_stale_tunnels(OPTIONS, HOSTS[:1], ovsdb.read())
     assert planned.changes == (DeletePort("br-tun", "vxlan-c0000203"), DeletePort("br-tun", "gre-c0000203"))
 
 

@@ -14,9 +14,10 @@ from oslo_config import cfg
 from neutrino.agent.bgp.build import describe as describe_bgp
 from neutrino.agent.config import configuration
 from neutrino.agent.dhcp.build import describe as describe_dhcp
-from neutrino.agent.l2.bridges import plan_bridges, plan_tunnels, read_plugged
+from neutrino.agent.l2.bridges import plan_bridges, read_plugged
 from neutrino.agent.l2.build import describe as describe_l2
 from neutrino.agent.l2.build import l2_options
+from neutrino.agent.l2.tunnels import plan_tunnels
 from neutrino.agent.l3.build import build as build_l3
 from neutrino.agent.l3.config import describe as describe_l3
 from neutrino.agent.l3.config import l3_options, refusal

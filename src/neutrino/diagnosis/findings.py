@@ -8,7 +8,17 @@ from typing import Final
 from neutrino.diagnosis import host_problems, machine_problems, object_problems, server_problems
 from neutrino.diagnosis.facts import BINDING_FAILED, FEED_PROCESS, NAMED, AgentRow, Disk, Facts, NamedObject
 from neutrino.diagnosis.problems import SEVERITIES, WARNING, Finding, Problem
-from neutrino.model.agents import FEED_BEHIND, HA_VRRP_ADVERT_INT, HELD, L3, OVS, PROBLEMS, RESPAWNED, TUNNELING_IP
+from neutrino.model.agents import (
+    FEED_BEHIND,
+    HA_VRRP_ADVERT_INT,
+    HELD,
+    L3,
+    NEUTRON_AGENT,
+    OVS,
+    PROBLEMS,
+    RESPAWNED,
+    TUNNELING_IP,
+)
 
 LAG: Final = 100  # positions: a host that is busy with many changes is a few behind, and catches up in a second
 FULL_DISK: Final = 2**20  # bytes: SQLite may have a little room in its log, and soon has not
@@ -89,8 +99,13 @@ def _agent(agent: AgentRow, facts: Facts) -> Iterator[Finding]:
     for name, text in _reported(agent, RESPAWNED):
         yield finding(host_problems.DAEMON_RESPAWNED, f"{name}: {text}")
     for name, text in _reported(agent, PROBLEMS):
-        problem = host_problems.AGENT_HELD if name.startswith(HELD) else host_problems.NOT_APPLIED
-        yield finding(problem, f"{name}: {text}")
+        yield finding(_problem_named(name), f"{name}: {text}")
+
+
+def _problem_named(name: str) -> Problem:
+    if name == NEUTRON_AGENT:
+        return host_problems.NEUTRON_AGENT_RUNS
+    return host_problems.AGENT_HELD if name.startswith(HELD) else host_problems.NOT_APPLIED
 
 
 def _reported(agent: AgentRow, key: str) -> list[tuple[str, object]]:

@@ -208,6 +208,12 @@ AGENT_HELD = Problem(
     "Remove the cause that the text names, and the agent goes on by itself; or proceed nevertheless by the option that "
     "the text names.",
 )
+NEUTRON_AGENT_RUNS = Problem(
+    "neutron-agent-runs",
+    "Neutron's Open vSwitch agent was started on a host that this agent serves. It gets no connection to the switch, and "
+    "what it changes there is undone; each of its starts may cost packets.",
+    "Stop and disable it: systemctl disable --now neutron-openvswitch-agent, or remove its package.",
+)
 DRIFT_UNKNOWN = Problem(
     "drift-unknown",
     "The server did not give the desired state, so the host cannot be compared with it.",

@@ -43,6 +43,7 @@ DATAPLANE: Final = "dataplane"  # "up", or "down: " and the reason
 PROBLEMS: Final = "problems"  # objects that could not be applied, each with the reason
 # Start of keys in `problems`, and the reason in `dataplane`: the guards of the agent's start keep it from all changes.
 HELD: Final = "the agent is held"
+NEUTRON_AGENT: Final = "a Neutron agent runs on this host"
 LOCAL_IP: Final = "local_ip"  # key in `problems`: another host has the same tunnel address
 FEED_BEHIND: Final = "feed_behind"  # set by the server: positions of the change log not applied yet
 RESPAWNED: Final = "respawned"  # daemons that exited by themselves within the last hour, each with the reason

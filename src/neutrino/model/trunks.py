@@ -2,11 +2,12 @@
 
 SUBPORT_OWNER = "trunk:subport"  # the device owner of a bound subport
 BRIDGE_PREFIX = "tbr-"
-_LENGTH = 14  # of a name: one less than the kernel's limit
+PATCH_PREFIXES = ("tpi-", "tpt-", "spi-", "spt-")
+_LENGTH = 15  # of a device's name, in the kernel; of a bridge's, Neutron and os-vif take one less
 
 
 def trunk_bridge(trunk_id: str) -> str:
-    return _name(BRIDGE_PREFIX, trunk_id)
+    return _name(BRIDGE_PREFIX, trunk_id)[: _LENGTH - 1]
 
 
 def parent_patch(port_id: str) -> tuple[str, str]:

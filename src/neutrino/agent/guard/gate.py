@@ -70,9 +70,13 @@ class Bridges:
         flows = self.openflow.read_flows(bridge, 0, 0)
         return foreign(flows, self.options.kept, physical=bridge in self.physical)
 
-    def removable(self, bridge: str) -> list[Flow]:
-        """Foreign flows that are to be removed when ours are added; on bridges that are not ours there are none."""
-        return self.foreign(bridge) if FOREIGN_FLOWS in self.options.ignored and bridge in self._names else []
+    def removable(self, bridge: str, *, permitted: bool = False) -> list[Flow]:
+        """Foreign flows that are to be removed when ours are added; on bridges that are not ours there are none.
+
+        `permitted`: whatever the options say, as they have come after the start.
+        """
+        is_permitted = permitted or FOREIGN_FLOWS in self.options.ignored
+        return self.foreign(bridge) if is_permitted and bridge in self._names else []
 
     def present(self) -> list[str]:
         """Those of these bridges that exist."""

@@ -1,20 +1,18 @@
-"""Plans of the switch's configuration: bridges, patch ports, tunnels, tags, and the OVSDB part of contributions.
+"""Plans of the switch's configuration: bridges, patch ports, tags, and the OVSDB part of contributions.
 
 The agent creates its own bridges. The bridge of a physical network is the operator's: it must exist, and the agent sets its
-datapath type and fail mode. Tunnels lead to the hosts
-that share a tunnel network with this one, and carry our mark, so that stale ones are recognised as ours. Tags are corrected
-wherever they differ. Everything else on the bridges is left alone.
+datapath type and fail mode. Tags are corrected wherever they differ. Everything else on the bridges is left alone.
 """
 
-import base64
 import dataclasses
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from ipaddress import IPv4Address, ip_address
 
-from neutrino.agent.l2.desired import VXLAN_PORT, Desired, L2Options, Plugged, TunnelPort, Uplink, UplinkPort
+from neutrino.agent.l2.configuration_plan import ConfigurationPlan
+from neutrino.agent.l2.desired import Desired, L2Options, Plugged, Uplink, UplinkPort
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.agent.l2.plan import Rendered
+from neutrino.agent.l2.tunnels import read_tunnels
 from neutrino.agent.runtime.delta import unmet
 from neutrino.dataplane.ovsdb.api import (
     EXTENSION,
@@ -38,19 +36,7 @@ from neutrino.model import state
 KERNEL_TYPES = ("", "system")  # of interfaces that are devices of the kernel
 SECURE = "secure"
 _TAGS = 2  # of a packet of an instance: the network's and its own
-_TOS, _PORT = "tos", "dst_port"  # options of a tunnel
 _NAME_LENGTH = 15  # of a device, in the kernel
-
-
-@dataclasses.dataclass(frozen=True)
-class ConfigurationPlan:
-    """Changes in order, and problems by the name of the network, host or port."""
-
-    changes: tuple[Change, ...] = ()
-    problems: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    def text(self) -> str:
-        return "\n".join(change.text() for change in self.changes)
 
 
 def plan_bridges(options: L2Options, snapshot: Snapshot) -> ConfigurationPlan:
@@ -115,33 +101,6 @@ def _patches(options: L2Options, snapshot: Snapshot) -> Iterator[tuple[tuple[str
         if bridge in snapshot.bridges:
             names = patch_names(bridge)
             yield (inner, names[0]), (bridge, names[1])
-
-
-def plan_tunnels(
-    options: L2Options, hosts: Iterable[state.Host], snapshot: Snapshot, *, complete: bool = True
-) -> ConfigurationPlan:
-    """A tunnel to each host for each type that both have; if `complete`, stale tunnels of ours are removed."""
-    if not options.tunnel_types or options.tunnel_bridge not in snapshot.bridges:
-        return ConfigurationPlan()
-    wanted: dict[str, SetPort] = {}
-    problems: dict[str, str] = {}
-    existing = snapshot.bridges[options.tunnel_bridge].ports
-    for host in sorted(hosts, key=lambda entry: entry.id):
-        reason = _unreachable(options, host)
-        if reason is not None:
-            problems[host.id] = reason
-            continue
-        for kind in options.tunnel_types:
-            if kind in host.tunnel_types:
-                name = tunnel_name(kind, host.tunneling_ip)
-                there = existing[name].interfaces if name in existing else ()
-                wanted[name] = _tunnel(options, kind, host, {key for each in there for key in each.options})
-    stale = [
-        DeletePort(options.tunnel_bridge, port.name)
-        for port in existing.values()
-        if complete and port.name not in wanted and _has_mark(port, "tunnel")  # the cache may lack hosts
-    ]
-    return ConfigurationPlan((*stale, *unmet(wanted.values(), snapshot)), problems)
 
 
 def plan_tags(desired: Desired, snapshot: Snapshot) -> ConfigurationPlan:
@@ -219,13 +178,6 @@ def read_plugged(options: L2Options, hosts: Iterable[state.Host], snapshot: Snap
         ends = _number(snapshot, integration, inner), _number(snapshot, bridge, outer)
         if all(ends):
             uplinks.append(Uplink(physical_network, bridge, *ends))
-    tunnels = [
-        TunnelPort(number, kind, host.id)
-        for host in sorted(hosts, key=lambda entry: entry.id)
-        for kind in options.tunnel_types
-        if _is_address(host.tunneling_ip)
-        and (number := _number(snapshot, tunnel, tunnel_name(kind, host.tunneling_ip)))
-    ]
     ports: dict[str, tuple[int, str, bool]] = {}
     for _, port in sorted(_ports(snapshot, integration).items()):
         for interface in port.interfaces:
@@ -250,7 +202,7 @@ def read_plugged(options: L2Options, hosts: Iterable[state.Host], snapshot: Snap
         uplink_ports=_uplink_ports(options, snapshot),
         patch_tun=_number(snapshot, integration, options.int_peer_patch_port),
         patch_int=_number(snapshot, tunnel, options.tun_peer_patch_port),
-        tunnels=tuple(tunnels),
+        tunnels=read_tunnels(options, hosts, snapshot),
     )
 
 
@@ -296,58 +248,11 @@ def patch_names(bridge: str) -> tuple[str, str]:
     return _device_name("int-", bridge), _device_name("phy-", bridge)
 
 
-def tunnel_name(kind: str, address: str) -> str:
-    """The name of a tunnel port, from its type and remote address."""
-    parsed = ip_address(address)
-    if isinstance(parsed, IPv4Address):
-        return f"{kind}-{int(parsed):08x}"
-    digest = base64.b32encode(hashlib.sha1(parsed.packed, usedforsecurity=False).digest()).decode().lower()
-    return f"{kind}-{digest}"[:_NAME_LENGTH]
-
-
 def _device_name(prefix: str, name: str) -> str:
     if len(prefix + name) <= _NAME_LENGTH:
         return prefix + name
     digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:6]  # names that begin alike differ
     return prefix + name[: _NAME_LENGTH - len(prefix) - len(digest)] + digest
-
-
-def _unreachable(options: L2Options, host: state.Host) -> str | None:
-    if not host.tunneling_ip:
-        return "it has no address for tunnels"
-    if not _is_address(host.tunneling_ip):
-        return f"its address for tunnels, {host.tunneling_ip!r}, is not an IP address"
-    if ip_address(host.tunneling_ip) == ip_address(options.local_ip):
-        return f"its address for tunnels, {host.tunneling_ip}, is this host's own"
-    if ip_address(host.tunneling_ip).version != ip_address(options.local_ip).version:
-        return f"its address for tunnels, {host.tunneling_ip}, is of another IP version than {options.local_ip}"
-    return None
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _tunnel(options: L2Options, kind: str, host: state.Host, known: Collection[str]) -> SetPort:
-    """`known`: names of settings that it has. What a change does not name stays, so these are set to their defaults."""
-    settings = {
-        "remote_ip": host.tunneling_ip,
-        "local_ip": options.local_ip,
-        "in_key": "flow",  # the flows set and match the tunnel id: one port serves all networks
-        "out_key": "flow",
-        "df_default": str(options.dont_fragment).lower(),
-        "csum": str(options.tunnel_csum).lower(),
-    }
-    if kind == "vxlan" and (options.vxlan_udp_port != VXLAN_PORT or _PORT in known):
-        settings[_PORT] = str(options.vxlan_udp_port)
-    if options.tunnel_tos or _TOS in known:
-        settings[_TOS] = options.tunnel_tos or "0"
-    name = tunnel_name(kind, host.tunneling_ip)
-    return SetPort(options.tunnel_bridge, name, kind, options=settings, external_ids={MARK: "tunnel"})
 
 
 def _ports(snapshot: Snapshot, bridge: str) -> Mapping[str, Port]:

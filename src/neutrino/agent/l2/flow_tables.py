@@ -8,9 +8,11 @@ sent again until it changes, the switch is restarted, or `retry_rejected` is cal
 
 import dataclasses
 import logging
+import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Protocol
 
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, L2Options
@@ -34,6 +36,18 @@ from neutrino.dataplane.openflow.api import (
 )
 
 LOG = logging.getLogger(__name__)
+_FOREIGN_METER = Meter(0)  # only its id is known
+_METER = re.compile(r"\bmeter:(\d+)")
+
+
+class ForeignFlows(Protocol):
+    def __call__(self, bridge: str, *, permitted: bool) -> Iterable[Flow]:
+        """Flows of others on a bridge of ours that are to be removed; `permitted`: without an option for it."""
+        ...
+
+
+def no_foreign_flows(bridge: str, *, permitted: bool) -> Iterable[Flow]:
+    return ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,13 +73,14 @@ class FlowTables:
     options: L2Options
     extensions: Sequence[L2Extension]
     renderer: Renderer
-    foreign: Callable[[str], Iterable[Flow]]  # flows of others that are removed with the first plan
+    foreign: ForeignFlows  # those that are removed with the first plan
 
     def __post_init__(self) -> None:
         self._flows: dict[str, dict[FlowKey, Flow]] = {}  # actual state: our flows by bridge
         self._meters: dict[str, dict[int, Meter]] = {}  # actual state: our meters by bridge
         self._rejected: dict[str, Rejections] = {}  # desired flows by bridge
         self._cleared: set[str] = set()  # bridges without foreign flows
+        self._permitted = False  # foreign flows are removed without an option for it
         self._features: DatapathFeatures | None = None
 
     def forget(self, bridge: str | None = None) -> None:
@@ -78,6 +93,11 @@ class FlowTables:
         else:
             self._flows.pop(bridge, None)
             self._meters.pop(bridge, None)
+
+    def remove_foreign(self) -> None:
+        """Remove flows of others with the next plan, as a Neutron agent has been started on this host."""
+        self._cleared.clear()
+        self._permitted = True
 
     def retry_rejected(self) -> bool:
         """Send rejected flows again with the next plan, as a table may have been full; whether there are any."""
@@ -131,13 +151,20 @@ class FlowTables:
         return BridgePlan(bridge, Delta(added), Delta(difference.meters.add))
 
     def with_foreign(self, difference: BridgePlan) -> BridgePlan:
-        """Flows of others go in the same bundle in which ours come: no packet meets both, and none of them stays open."""
-        found = self.foreign(difference.bridge) if difference.bridge not in self._cleared else ()
-        removed = {flow.key: flow for flow in found}
+        """Flows of others go in the same bundle in which ours come: no packet meets both, and none of them stays open.
+        Meters that they use go afterwards.
+        """
+        removed = {flow.key: flow for flow in self._foreign_flows(difference.bridge)}
         if not removed:
             return difference
         flows = dataclasses.replace(difference.flows, remove={**removed, **difference.flows.remove})
-        return dataclasses.replace(difference, flows=flows)
+        used = {int(number) for flow in removed.values() for number in _METER.findall(flow.actions)}
+        unused = {number: _FOREIGN_METER for number in used if number not in METER_IDS}
+        meters = dataclasses.replace(difference.meters, remove={**unused, **difference.meters.remove})
+        return dataclasses.replace(difference, flows=flows, meters=meters)
+
+    def _foreign_flows(self, bridge: str) -> Iterable[Flow]:
+        return self.foreign(bridge, permitted=self._permitted) if bridge not in self._cleared else ()
 
     def _deciding(self, desired: Desired) -> set[int]:
         """Cookies of the owners whose flows decide together what passes."""
@@ -227,6 +254,13 @@ class FlowTables:
             if difference:
                 extra = len(difference.flows.remove) + len(difference.meters.remove)
                 found[bridge] = len(difference) - extra, extra
+        return found
+
+    def drift_of_foreign(self) -> dict[str, tuple[int, int]]:
+        """Bridges with flows of others that are to be removed, and how many; the next plan removes them."""
+        numbers = {bridge: len([*self.foreign(bridge, permitted=self._permitted)]) for bridge in self._flows}
+        found = {bridge: (0, number) for bridge, number in numbers.items() if number}
+        self._cleared -= found.keys()
         return found
 
     def counts(self) -> dict[str, int]:

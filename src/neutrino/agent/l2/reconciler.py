@@ -12,14 +12,15 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from neutrino.agent.l2 import bridges
-from neutrino.agent.l2.bridges import ConfigurationPlan
+from neutrino.agent.l2 import bridges, tunnels
+from neutrino.agent.l2.configuration_plan import ConfigurationPlan
 from neutrino.agent.l2.connections import HeldAddress, applied_addresses, plan_address_flushes, plan_flushes
+from neutrino.agent.l2.controllers import all_foreign_controllers, has_controller, plan_controllers
 from neutrino.agent.l2.desired import Desired, HostState, L2Options, resolve, wanted_segments
 from neutrino.agent.l2.extension_api import L2Extension, port_owner, with_tables
 from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l2.filters import FilterPlan, Filters
-from neutrino.agent.l2.flow_tables import FlowPlan, FlowTables
+from neutrino.agent.l2.flow_tables import FlowPlan, FlowTables, ForeignFlows, no_foreign_flows
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.local_vlans import SegmentKey, allocate, merged, restore
 from neutrino.agent.l2.plan import BridgePlan, Rendered, Renderer
@@ -28,13 +29,16 @@ from neutrino.agent.l2.trunks import parents, plan_trunks
 from neutrino.agent.runtime.role import Drift
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
 from neutrino.dataplane.openflow.api import Flow, FlowKey, OpenFlow, OpenFlowError
-from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, SetBridge, Snapshot
+from neutrino.dataplane.openflow.controllers import is_served
+from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, Port, SetBridge, Snapshot
 from neutrino.dataplane.tc.api import Tc
 from neutrino.dataplane.tc.real import RealTc
+from neutrino.model.agents import NEUTRON_AGENT
 from neutrino.model.roles import L2
 
 LOG = logging.getLogger(__name__)
 HYBRID = "hybrid firewall"
+_HARMLESS = "it gets no connection to the switch, and its flows are removed"
 SETTLE_SECONDS = 5.0  # for the switch to carry out a change that deletes flows, or to create queues
 
 
@@ -73,7 +77,8 @@ class Reconciler:
     hybrid: HybridFirewall | None = None
     extensions: Sequence[L2Extension] = BUILT_IN
     tc: Tc = dataclasses.field(default_factory=RealTc)
-    foreign: Callable[[str], Iterable[Flow]] = lambda bridge: ()  # flows of others that are removed with the first plan
+    foreign: ForeignFlows = no_foreign_flows  # flows of others that are removed with the first plan
+    is_served: Callable[[str], bool] = is_served  # whether a Neutron agent listens at the address of a controller
 
     def __post_init__(self) -> None:
         self.options = with_tables(self.options, self.extensions)
@@ -85,9 +90,12 @@ class Reconciler:
         self._previous: Desired | None = None
         self._inherited: frozenset[HeldAddress] | None = None  # by the flows of the agent before
         self._is_first, self._has_completed = True, False
+        self._neutron_agents: frozenset[str] = frozenset()  # addresses that Neutron agents had set, and may serve still
         # Our bridges, patch ports, tunnels and trunks. OVSDB is read again after each: tunnels need their bridge, and
         # flows the ofports of both.
         self._switch_steps: tuple[Step[Any], ...] = (
+            # First: a Neutron agent that runs would go on writing flows.
+            Step(self._plan_controllers, self._apply_controllers),
             Step(self._plan_bridges, self._apply_bridges),
             Step(self._plan_tunnels, self._apply_and_read),
             Step(self._plan_trunks, self._apply_and_read),
@@ -104,6 +112,8 @@ class Reconciler:
             Step(self._plan_filters, self._apply_filters),
             # After the flows: the old ones would open them again.
             Step(lambda now: Later(), self._end_connections),
+            # After the flows, which may have used them.
+            Step(self._plan_stale_tunnels, self._apply_configuration),
         )
 
     @property
@@ -165,6 +175,25 @@ class Reconciler:
 
     # --- steps: rows of OVSDB ---------------------------------------------------------------------------------------
 
+    def _plan_controllers(self, now: Round) -> ConfigurationPlan:
+        return plan_controllers(self.options, now.snapshot)
+
+    def _apply_controllers(self, now: Round, planned: ConfigurationPlan) -> None:
+        """Once the switch has ended the connection, flows of a Neutron agent are removed, also without the option that
+        permits it at a start.
+        """
+        if planned.changes:
+            self._neutron_agents |= all_foreign_controllers(self.options, now.snapshot)
+            LOG.warning("%s: a Neutron agent controls, or has controlled, the bridges of this host", planned.text())
+            now.changed += len(planned.changes)
+            self.ovsdb().apply(planned.changes, wait=SETTLE_SECONDS)
+            now.snapshot = self.ovsdb().read()
+            self.forget()
+            self.tables.remove_foreign()
+        self._neutron_agents = frozenset(filter(self.is_served, self._neutron_agents))
+        if self._neutron_agents:
+            now.faults[NEUTRON_AGENT] = f"it listens at {', '.join(sorted(self._neutron_agents))}; {_HARMLESS}"
+
     def _plan_bridges(self, now: Round) -> ConfigurationPlan:
         return bridges.plan_bridges(self.options, now.snapshot)
 
@@ -173,8 +202,12 @@ class Reconciler:
         now.snapshot = self.ovsdb().read()
 
     def _plan_tunnels(self, now: Round) -> ConfigurationPlan:
-        hosts = now.host_state.hosts.values()
-        return bridges.plan_tunnels(self.options, hosts, now.snapshot, complete=now.complete)
+        return tunnels.plan_tunnels(self.options, now.host_state.hosts.values(), now.snapshot)
+
+    def _plan_stale_tunnels(self, now: Round) -> ConfigurationPlan:
+        if not now.complete:  # the cache may lack hosts
+            return ConfigurationPlan()
+        return tunnels.plan_stale_tunnels(self.options, now.host_state.hosts.values(), now.snapshot)
 
     def _plan_trunks(self, now: Round) -> ConfigurationPlan:
         return plan_trunks(self.options, now.host_state.ports, now.snapshot, complete=now.complete)
@@ -222,9 +255,14 @@ class Reconciler:
                 self.forget(name)
 
     def _idle(self, snapshot: Snapshot) -> list[str]:
-        """Bridges of physical networks without flows but the one that the switch adds itself: new, or of a new switch."""
+        """Bridges of physical networks whose fail mode can be set: they have no flows but the one that the switch adds
+        itself, as they are new or of a new switch; or they have a controller, and so keep their flows.
+        """
         idle = []
         for bridge in bridges.insecure(self.options, snapshot):
+            if has_controller(snapshot.bridges[bridge]):
+                idle.append(bridge)
+                continue
             try:
                 if self.openflow.count_flows(bridge, 0, 0) <= 1:
                     idle.append(bridge)
@@ -313,7 +351,9 @@ class Reconciler:
 
     def _allocate(self, wanted: Iterable[SegmentKey], snapshot: Snapshot, complete: bool) -> dict[SegmentKey, int]:
         ports = snapshot.bridges.get(self.options.integration_bridge, Bridge("")).ports.values()
-        held = restore((port.tag, port.other_config) for port in ports)
+        # What is plugged counts before rows without a device: a Neutron agent gives the VLAN of these to other networks.
+        live = restore((port.tag, port.other_config) for port in ports if _is_live(port))
+        held = merged(live, restore((port.tag, port.other_config) for port in ports if not _is_live(port)))
         ours = merged(self._vlans, held)
         foreign = {  # tags of devices that others have plugged
             port.tag or 0
@@ -368,12 +408,22 @@ class Reconciler:
 
         Without `whole`, a quick check: they are compared only if some bridge has another number of flows than applied.
         """
+        if self._neutron_agents and (found := self.tables.drift_of_foreign()):
+            return found
         if not whole and not self.tables.has_other_numbers():
             return {}
         rules = self.hybrid.drift() if self.hybrid is not None else 0
         return self.tables.drift() | self._filters.drift() | ({HYBRID: (rules, 0)} if rules else {})
 
+    def has_neutron_agent_left(self) -> bool:
+        """Whether a Neutron agent that was a problem runs no more."""
+        return any(not self.is_served(target) for target in self._neutron_agents)
+
     def drop_flows(self) -> None:
         """Delete all our flows on all bridges."""
         self.tables.drop(self.ovsdb().read().bridges)
         self.forget()
+
+
+def _is_live(port: Port) -> bool:
+    return any((interface.ofport or 0) > 0 for interface in port.interfaces)

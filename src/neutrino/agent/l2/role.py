@@ -382,11 +382,14 @@ class L2Role:
                 whole = loop.time() - compared >= self.intervals.repair
                 async with self._busy:
                     found = await self._busy.run(self.reconciler.drift, whole=whole)
+                    has_left = await self._busy.run(self.reconciler.has_neutron_agent_left)
                     for name in found:  # the next reconciliation reads its actual state again
                         self.reconciler.forget(name)
             except OpenFlowError as error:
                 LOG.warning("the flows cannot be read: %s", error)
                 continue
+            if has_left:
+                self._queue.put(RECONCILE)  # it is no problem any more
             if whole:
                 compared = loop.time()
                 async with self._busy:

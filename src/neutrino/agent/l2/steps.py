@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from neutrino.agent.l2.bridges import ConfigurationPlan
+from neutrino.agent.l2.configuration_plan import ConfigurationPlan
 from neutrino.agent.l2.desired import Desired, HostState
 from neutrino.agent.l2.plan import Rendered, Renderer
 from neutrino.dataplane.ovsdb.api import Snapshot

@@ -8,12 +8,13 @@ Whoever plugs the parent's device (os-vif) creates the bridge, by the name in th
 the integration bridge has the id of the parent or subport, so it is wired there like any plugged port. The trunk bridge
 needs no flows: it forwards by VLAN and MAC on its own, also while the agent is down.
 
-Our patch ports and the bridges that have them carry a mark. A bridge that the instance has left is deleted.
+Our patch ports and the bridges that have them carry a mark. Those of Neutron's agent have the same names, by which they are
+used as they are, or removed. A bridge that the instance has left is deleted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from neutrino.agent.l2.bridges import ConfigurationPlan
+from neutrino.agent.l2.configuration_plan import ConfigurationPlan
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.runtime.delta import unmet
 from neutrino.dataplane.ovsdb.api import (
@@ -28,9 +29,10 @@ from neutrino.dataplane.ovsdb.api import (
     Snapshot,
 )
 from neutrino.model import state
-from neutrino.model.trunks import parent_patch, subport_patch, trunk_bridge
+from neutrino.model.trunks import BRIDGE_PREFIX, PATCH_PREFIXES, parent_patch, subport_patch, trunk_bridge
 
 TRUNK = "trunk"
+PATCH = "patch"
 UNTAGGED = 0
 FAILED = -1  # the ofport of an interface whose device is gone
 
@@ -65,8 +67,15 @@ def _wanted(inner: str, ports: Iterable[state.Port], snapshot: Snapshot) -> Iter
 
 
 def _is_plugged(bridge: Bridge, parent: state.Port) -> bool:
-    """Whether the bridge has the parent's device. In a live migration also one that the instance creates later."""
-    devices = [interface for interface in _interfaces(bridge) if interface.external_ids.get("iface-id") == parent.id]
+    """Whether the bridge has the parent's device. In a live migration also one that the instance creates later.
+
+    Patches do not count: Neutron's agent gives the parent's id to both ends of its own.
+    """
+    devices = [
+        interface
+        for interface in _interfaces(bridge)
+        if interface.external_ids.get("iface-id") == parent.id and interface.type != PATCH
+    ]
     return any(device.ofport != FAILED or not parent.active for device in devices)
 
 
@@ -80,22 +89,31 @@ def _patch(
 ) -> Iterator[SetPort]:
     here, there = names
     identity = {"iface-id": port.id, "attached-mac": port.mac_address, "iface-status": "active"}
-    yield SetPort(inner, here, "patch", options={"peer": there}, external_ids={MARK: TRUNK, **identity})
-    yield SetPort(*(outer, there, "patch"), tag=tag, trunks=trunks, options={"peer": here}, external_ids={MARK: TRUNK})
+    yield SetPort(inner, here, PATCH, options={"peer": there}, external_ids={MARK: TRUNK, **identity})
+    yield SetPort(*(outer, there, PATCH), tag=tag, trunks=trunks, options={"peer": here}, external_ids={MARK: TRUNK})
 
 
 def _stale(wanted: Iterable[SetBridge | SetPort], snapshot: Snapshot) -> Iterator[Change]:
     bridges = {each.name for each in wanted if isinstance(each, SetBridge)}
     ports = {(each.bridge, each.name) for each in wanted if isinstance(each, SetPort)}
     for bridge in snapshot.bridges.values():
-        ours = [interface.name for interface in _interfaces(bridge) if interface.external_ids.get(MARK) == TRUNK]
+        ours = [interface.name for interface in _interfaces(bridge) if _is_ours(interface)]
         left = [name for name in ours if (bridge.name, name) not in ports]
-        is_left = bridge.external_ids.get(MARK) == TRUNK and bridge.name not in bridges
+        is_neutrons = bool(ours) and bridge.name.startswith(BRIDGE_PREFIX)
+        is_trunk = bridge.external_ids.get(MARK) == TRUNK or is_neutrons
+        is_left = is_trunk and bridge.name not in bridges
         # With another device in it the bridge stays: the instance, or whatever it is, is not ours.
         if is_left and bridge.ports.keys() <= {bridge.name, *ours}:
             yield DeleteBridge(bridge.name)
         else:
             yield from (DeletePort(bridge.name, name) for name in left)
+
+
+def _is_ours(interface: Interface) -> bool:
+    """Whether it has our mark, or is a patch of Neutron's agent, which gives the port's id to both ends."""
+    ids = interface.external_ids
+    is_neutrons = interface.type == PATCH and interface.name.startswith(PATCH_PREFIXES) and "iface-id" in ids
+    return is_neutrons or ids.get(MARK) == TRUNK
 
 
 def _interfaces(bridge: Bridge) -> Iterator[Interface]:

@@ -11,16 +11,20 @@ from neutrino.cli.doctor.host import as_numbers, version
 from neutrino.cli.doctor.machine import Machine
 from neutrino.cli.doctor.ovsdb_client import NotReachable, select, several
 from neutrino.cli.doctor.subject import Subject
+from neutrino.dataplane.openflow.controllers import is_served
+from neutrino.dataplane.ovsdb.api import NO_CONTROLLER
 from neutrino.diagnosis import host_problems
 from neutrino.diagnosis.problems import Finding
 from neutrino.feed.address import short_path
 from neutrino.model.objects import Object
 
 OLDEST: Final = "2.17"
+NEUTRON_CONTROLLER: Final = "tcp:127.0.0.1:6633"  # of Neutron's agent, by default
 TUNNEL_TYPES: Final = ("vxlan", "geneve", "gre", "ip6gre")
 TABLES: Final = {
     "Open_vSwitch": ("ovs_version", "datapath_types", "iface_types"),
     "Bridge": ("name", "datapath_type", "ports"),
+    "Controller": ("target",),
     "Port": ("_uuid", "name", "interfaces"),
     "Interface": ("_uuid", "name", "type", "ofport", "error", "options", "external_ids", "statistics"),
 }
@@ -54,6 +58,7 @@ def openvswitch(subject: Subject) -> Iterator[Finding]:
             f"[ovs] datapath_type = {wanted}, and the switch supports {', '.join(sorted(datapaths))}"
         )
     yield from _bridges(conf, rows["Bridge"])
+    yield from _neutron_agents({str(row["target"]) for row in rows["Controller"]})
     yield from _interfaces(rows["Interface"])
     if wanted == "netdev" and (taps := sorted(_offloading(subject.machine, rows["Interface"]))):
         several_more = f" and {len(taps) - 1} more" if len(taps) > 1 else ""
@@ -101,6 +106,14 @@ def _bridges(conf: cfg.ConfigOpts, rows: list[Object]) -> Iterator[Finding]:
                 bridge=bridge,
                 datapath=wanted,
             )
+
+
+def _neutron_agents(controllers: set[str]) -> Iterator[Finding]:
+    """Find a Neutron agent on a host that was taken over: bridges have an address in place of its own there."""
+    if NO_CONTROLLER in controllers:
+        for target in sorted({*controllers, NEUTRON_CONTROLLER} - {NO_CONTROLLER}):
+            if is_served(target):
+                yield host_problems.NEUTRON_AGENT_RUNS(f"an OpenFlow controller listens at {target}")
 
 
 def _interfaces(rows: list[Object]) -> Iterator[Finding]:

@@ -21,6 +21,14 @@ EXTENSION = "extension"
 """The mark of rows that extensions contribute."""
 COLUMNS_KEY = "neutrino-columns"
 """The key in an interface's `external_ids` that lists the columns set by `PortSettings`."""
+NO_CONTROLLER = "tcp:127.0.0.1:1"
+"""An OpenFlow controller that never answers, in place of one that must not control the bridge any more.
+
+The switch deletes all flows of a bridge that gets its first controller or loses its last one, but not if one replaces
+another. Only root could serve this port.
+"""
+PASSIVE = ("ptcp:", "pssl:", "punix:")
+"""Controllers that connect to the switch, such as for debugging: these do not count."""
 
 Strings = Mapping[str, str]
 
@@ -70,6 +78,9 @@ class PortSettings:
 
     A column is one of SETTABLE, or `other_config:<key>`. The settings carry a mark (the interface's `external_ids` list the
     columns, QoS and Queue rows have one of their own), so that they are removed when nobody wants them any more.
+
+    What Neutron's agent has set counts as ours, and is so replaced or removed: QoS rows by its ids, and the policing of
+    interfaces that are API ports, which nobody else polices.
     """
 
     columns: Strings = dataclasses.field(default_factory=_empty)
@@ -103,6 +114,7 @@ class Bridge:
     fail_mode: str = ""
     external_ids: Strings = dataclasses.field(default_factory=_empty)
     ports: Mapping[str, Port] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    controllers: frozenset[str] = frozenset()  # addresses of OpenFlow controllers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +123,9 @@ class Snapshot:
 
     bridges: Mapping[str, Bridge] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     managers: frozenset[str] = frozenset()  # addresses where the database is served, or connects to
-    unused: frozenset[str] = frozenset()  # QoS and Queue rows of ours that no port uses: nothing collects them
+    unused: frozenset[str] = (
+        frozenset()
+    )  # QoS and Queue rows of ours or Neutron's that no port uses: nothing collects them
     datapath_types: tuple[str, ...] = ()  # that the switch supports; empty while it has not been started
     interface_types: tuple[str, ...] = ()
     vlan_limit: int = 1  # of VLAN tags in a packet that the switch looks at; 0: as many as it can
@@ -182,6 +196,17 @@ class DeletePort:
 
 
 @dataclasses.dataclass(frozen=True)
+class SetControllers:
+    """The OpenFlow controllers of a bridge become exactly these; the change is applied if the bridge exists."""
+
+    bridge: str
+    targets: frozenset[str]
+
+    def text(self) -> str:
+        return f"set controllers of {self.bridge} {' '.join(sorted(self.targets))}"
+
+
+@dataclasses.dataclass(frozen=True)
 class SetManager:
     """An address at which the database is served, such as ptcp:6640:127.0.0.1; others stay."""
 
@@ -222,7 +247,17 @@ class DeleteUnused:
         return f"delete {len(self.rows)} unused QoS and Queue rows"
 
 
-Change = SetBridge | DeleteBridge | SetPort | DeletePort | SetManager | SetVlanLimit | ConfigurePort | DeleteUnused
+Change = (
+    SetBridge
+    | DeleteBridge
+    | SetPort
+    | DeletePort
+    | SetControllers
+    | SetManager
+    | SetVlanLimit
+    | ConfigurePort
+    | DeleteUnused
+)
 
 
 def _words(change: object, *names: str) -> str:
@@ -241,7 +276,10 @@ def _words(change: object, *names: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class InterfaceEvent:
-    """An interface was added, removed or changed, such as when it got its ofport or its port another tag."""
+    """An interface was added, removed or changed, such as when it got its ofport or its port another tag.
+
+    Other controllers of a bridge are a change of the interface that has the bridge's name.
+    """
 
     what: Literal["added", "changed", "removed"]
     bridge: str
@@ -259,9 +297,13 @@ def compare(before: Snapshot, after: Snapshot) -> tuple[InterfaceEvent, ...]:
     for name in sorted(new):
         if name not in old:
             events.append(InterfaceEvent("added", *new[name]))
-        elif old[name] != new[name]:
+        elif old[name] != new[name] or _controllers(before, name) != _controllers(after, name):
             events.append(InterfaceEvent("changed", *new[name]))
     return tuple(events)
+
+
+def _controllers(snapshot: Snapshot, name: str) -> frozenset[str]:
+    return snapshot.bridges[name].controllers if name in snapshot.bridges else frozenset()
 
 
 class Ovsdb(Protocol):

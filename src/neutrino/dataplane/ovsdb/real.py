@@ -6,7 +6,7 @@ interfaces change all the time. The library reconnects after a lost connection; 
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from neutrino.dataplane.ovsdb import api, json_parser
@@ -26,13 +26,19 @@ _COLUMNS = {
         *("bridges", "manager_options", "cur_cfg", "next_cfg", "datapath_types", "iface_types", "other_config"),
     ],
     "Manager": ["target"],
-    "Bridge": ["name", "datapath_type", "fail_mode", "external_ids", "ports"],
+    "Controller": ["target", "connection_mode", "max_backoff"],
+    "Bridge": ["name", "datapath_type", "fail_mode", "external_ids", "ports", "controller"],
     "Port": ["name", "tag", "trunks", "other_config", "external_ids", "interfaces", "qos"],
     "Interface": ["name", "type", "ofport", "options", "other_config", "external_ids", *api.SETTABLE],
     "QoS": ["type", "other_config", "queues", "external_ids"],
     "Queue": ["other_config", "dscp", "external_ids"],
 }
 _VLAN_LIMIT = "vlan-limit"
+_BACKOFF = 60_000  # milliseconds between attempts to connect to a controller
+# As Neutron's agent marks its rows: QoS by port or, for minimum bandwidths, by a random id; Queue by port.
+_NEUTRON_TYPES = ("bandwidth_limit", "minimum_bandwidth")
+_POLICER = "egress-policer"  # on a DPDK device
+_POLICING = ("ingress_policing_rate", "ingress_policing_burst")
 T = TypeVar("T")
 
 
@@ -74,7 +80,9 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
         used = {qos.uuid for row in self._rows("Port") for qos in row.qos}
         used |= {queue.uuid for qos in self._rows("QoS") if qos.uuid in used for queue in qos.queues.values()}
         shaping = (*self._rows("QoS"), *self._rows("Queue"))
-        unused = frozenset(str(row.uuid) for row in shaping if _is_ours(row) and row.uuid not in used)
+        unused = frozenset(
+            str(row.uuid) for row in shaping if (_is_ours(row) or _is_neutrons(row)) and row.uuid not in used
+        )
         managers, switches = frozenset(row.target for row in self._rows("Manager")), self._rows("Open_vSwitch")
         datapaths, interfaces = (
             tuple(sorted({each for row in switches for each in getattr(row, column)}))
@@ -86,7 +94,9 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
 
     def _bridge(self, row: idl.Row, known: dict[object, api.Port]) -> api.Bridge:
         ports = {port.name: port for port in (self._port(each, known) for each in row.ports)}
-        return api.Bridge(row.name, row.datapath_type, _first(row.fail_mode) or "", dict(row.external_ids), ports)
+        controllers = frozenset(each.target for each in row.controller)
+        fail_mode = _first(row.fail_mode) or ""
+        return api.Bridge(row.name, row.datapath_type, fail_mode, dict(row.external_ids), ports, controllers)
 
     def _port(self, row: idl.Row, known: dict[object, api.Port]) -> api.Port:
         port = known.get(row.uuid)
@@ -201,7 +211,7 @@ class RealOvsdb:
             case api.SetVlanLimit():
                 value = {_VLAN_LIMIT: str(change.limit)}
                 transaction.add(commands.db_set("Open_vSwitch", ".", ("other_config", value)))
-            case api.ConfigurePort() | api.DeleteUnused():
+            case api.ConfigurePort() | api.DeleteUnused() | api.SetControllers():
                 transaction.add(_Write(commands, change))
 
     def _check_place(self, change: api.SetPort) -> None:
@@ -221,7 +231,7 @@ class RealOvsdb:
 class _Write(command.BaseCommand):  # type: ignore[misc]
     """A command for changes that the library has none for."""
 
-    def __init__(self, commands: _Commands, change: api.ConfigurePort | api.DeleteUnused) -> None:
+    def __init__(self, commands: _Commands, change: api.ConfigurePort | api.DeleteUnused | api.SetControllers) -> None:
         super().__init__(commands)
         self._change = change
 
@@ -233,11 +243,30 @@ class _Write(command.BaseCommand):  # type: ignore[misc]
                 if str(row.uuid) in self._change.rows:
                     row.delete()
             return
+        if isinstance(self._change, api.SetControllers):
+            bridge = idlutils.row_by_value(self.api.idl, "Bridge", "name", self._change.bridge, None)
+            if bridge is not None:
+                _set_controllers(txn, tables, bridge, self._change.targets)
+            return
         port = idlutils.row_by_value(self.api.idl, "Port", "name", self._change.name, None)
         if port is not None:
             for interface in port.interfaces:
                 _set_columns(interface, self._change.settings.columns)
-            _set_qos(txn, tables, port, self._change.settings.qos)
+            others = {qos.uuid for row in tables["Port"].rows.values() if row != port for qos in row.qos}
+            _set_qos(txn, tables, port, self._change.settings.qos, others)
+
+
+def _set_controllers(
+    txn: idl.Transaction, tables: Mapping[str, object], bridge: idl.Row, targets: Iterable[str]
+) -> None:
+    """The database collects rows that no bridge refers to."""
+    rows = {row.target: row for row in bridge.controller}
+    for target in targets:
+        if target not in rows:
+            row = rows[target] = txn.insert(tables["Controller"])
+            row.target, row.max_backoff = target, [_BACKOFF]
+            row.connection_mode = ["out-of-band"]  # else the switch adds hidden flows for packets to the controller
+    bridge.controller = [rows[target] for target in targets]
 
 
 def _set_columns(interface: idl.Row, wanted: Mapping[str, str]) -> None:
@@ -255,15 +284,25 @@ def _set_columns(interface: idl.Row, wanted: Mapping[str, str]) -> None:
         interface.delkey("external_ids", api.COLUMNS_KEY)
 
 
-def _set_qos(txn: idl.Transaction, tables: Mapping[str, object], port: idl.Row, wanted: api.Qos | None) -> None:
-    row = next((qos for qos in port.qos if _is_ours(qos)), None)
+def _set_qos(
+    txn: idl.Transaction,
+    tables: Mapping[str, object],
+    port: idl.Row,
+    wanted: api.Qos | None,
+    of_others: Collection[object],
+) -> None:
+    """`of_others`: QoS rows that other ports have."""
+    row = next((qos for qos in port.qos if _is_ours(qos) or _is_neutrons(qos)), None)
+    if row is not None and row.uuid in of_others:
+        port.qos, row = [], None  # Neutron has one row for several uplinks; it is unused after the last of them
     if wanted is None:
         if row is not None:  # QoS and Queue are root tables: rows without a reference stay until they are deleted
             port.qos = []
             for each in (*row.queues.values(), row):
                 each.delete()
         return
-    # Changed in place: a replaced row would stay behind, as nothing collects it.
+    # Changed in place: a replaced row would stay behind, as nothing collects it, and the device would lose its queues
+    # with the packets in them for a moment.
     row = row or txn.insert(tables["QoS"])
     queues = dict(getattr(row, "queues", {}))
     for number in queues.keys() - wanted.queues.keys():
@@ -289,9 +328,9 @@ def _port(row: idl.Row) -> api.Port:
         interfaces=tuple(sorted((_interface(interface) for interface in interfaces), key=lambda each: each.name)),
         settings=api.PortSettings(
             {column: value for interface in interfaces for column, value in _columns(interface).items()},
-            next((_qos(qos) for qos in row.qos if _is_ours(qos)), None),
+            next((_qos(qos) for qos in row.qos if _is_ours(qos) or _is_neutrons(qos)), None),
         ),
-        foreign_qos=any(not _is_ours(qos) for qos in row.qos),
+        foreign_qos=any(not (_is_ours(qos) or _is_neutrons(qos)) for qos in row.qos),
         trunks=tuple(sorted(row.trunks)),
     )
 
@@ -300,9 +339,18 @@ def _is_ours(row: idl.Row) -> bool:
     return bool(row.external_ids.get(api.MARK) == api.EXTENSION)
 
 
+def _is_neutrons(row: idl.Row) -> bool:
+    """Whether Neutron's agent has made this row of QoS or Queue."""
+    marks = row.external_ids
+    if "_type" in marks or "type" in marks:
+        return marks.get("_type", marks.get("type")) in _NEUTRON_TYPES and ("id" in marks or "queue-num" in marks)
+    return {*marks} == {"id"} and getattr(row, "type", "") == _POLICER
+
+
 def _columns(interface: idl.Row) -> dict[str, str]:
-    """The columns that we have set, as they are now."""
-    found = {}
+    """The columns that we, or Neutron's agent, have set, as they are now."""
+    policed = _POLICING if "iface-id" in interface.external_ids else ()
+    found = {name: str(value) for name in policed if (value := getattr(interface, name))}
     for name in filter(None, interface.external_ids.get(api.COLUMNS_KEY, "").split(",")):
         column, _, key = name.partition(":")
         value = interface.other_config.get(key, "") if key else getattr(interface, column)

@@ -33,6 +33,7 @@ LOG = logging.getLogger(__name__)
 # Lower ones are local VLANs, which the switch uses as zones; higher ones those of distributed routers, local IPs and
 # firewall groups.
 ZONES = range(4097, 0x6000)
+_HIGH_ZONES = range(0x8000, 0x10000)  # those of firewall groups
 _ZONE = re.compile(r"--physdev-in (?P<device>\S+) .*-j CT --zone (?P<zone>\d+)")
 _TOOLS = {4: "iptables", 6: "ip6tables"}
 
@@ -175,7 +176,7 @@ class HybridFirewall:
         settings = self.iptables.read_settings() if ports else {}
         by_device = {**read_zones(rules[6]), **read_zones(rules[4])}
         held = {port.id: by_device.get(render.port_device("tap", port.id), 0) for port in ports}
-        zones = allocate((port.id for port in ports if render.is_tracked(port)), held, numbers=ZONES)
+        zones = allocate_zones((port.id for port in ports if render.is_tracked(port)), held, desired)
         kept = {port.id for port in ports if held[port.id] == zones.get(port.id)}
         wanted = render.render(ports, blocked, remotes, zones, logged)
         set_text, unused = plan_sets(wanted.sets, sets)
@@ -216,6 +217,22 @@ class HybridFirewall:
         self.iptables.restore_sets(plan.unused_sets)
         if self.netlink is not None and plan.offloading:
             self.netlink.apply(HOST, [SetDevice(name, tx_checksum=False) for name in plan.offloading])
+
+
+def allocate_zones(wanted: Iterable[str], held: Mapping[str, int], desired: Desired) -> dict[str, int]:
+    """A zone for every port: the one it has, or a free one of ours.
+
+    Neutron's driver takes zones up to 65535. A port keeps a high one, and with it its connections, unless ports of this
+    host have firewall groups, whose zones are there.
+    """
+    ports = sorted(set(wanted))
+    high: dict[int, str] = {}
+    if not any(port.firewall_group_id for port in desired.host_state.ports.values()):
+        for port_id in ports:
+            if held.get(port_id, 0) in _HIGH_ZONES:
+                high.setdefault(held[port_id], port_id)
+    kept = {port_id: zone for zone, port_id in high.items()}
+    return kept | allocate((port_id for port_id in ports if port_id not in kept), held, numbers=ZONES)
 
 
 def _our_chains(rules: Iterable[Tables]) -> set[str]:
