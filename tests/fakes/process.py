@@ -8,7 +8,7 @@ import itertools
 import signal
 from collections.abc import Callable
 
-from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError
+from neutrino.dataplane.process.api import ADOPTED, Daemon, ExitCode, ForeignProcess, Process, ProcessError
 
 _KILLED = -signal.SIGKILL
 
@@ -47,6 +47,9 @@ class FakeProcesses:
         self._running[daemon.name] = process
         self.started.append(daemon)
         return process
+
+    def adopt(self, daemon: Daemon, process: ForeignProcess) -> None:
+        self._running[daemon.name] = Process(daemon.name, process.pid, process.started, ADOPTED)
 
     def send(self, process: Process, number: int) -> bool:
         if self._running.get(process.name) != process:

@@ -17,7 +17,7 @@ from neutrino.agent.l3.routers import Routers
 from neutrino.agent.l3.services.api import RouterService, in_order
 from neutrino.agent.l3.services.bfd.supervision import BfdSessions
 from neutrino.agent.l3.services.dibbler.service import SUBNET, Delegations
-from neutrino.agent.l3.services.keepalived.service import Keepalived
+from neutrino.agent.l3.services.keepalived.service import Keepalived, OtherKeepaliveds
 from neutrino.agent.l3.services.radvd.service import Radvd
 from neutrino.agent.runtime.context import PortHolds
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
@@ -133,7 +133,12 @@ class Host:
             *(services, lambda namespace: self.flushes, options, desired, [self.extension]),
             lost_next_hops=bfd.lost_next_hops,
         )
-        keepalived = Keepalived(supervisor, options, routers.keepalived_files, self.port_holds)
+        keepalived = Keepalived(
+            supervisor,
+            options,
+            OtherKeepaliveds(routers.other_keepalived, routers.end_other_keepaliveds),
+            self.port_holds,
+        )
         self.role = L3Role(
             routers,
             keepalived,

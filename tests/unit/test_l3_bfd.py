@@ -169,7 +169,7 @@ def test_keepalived_sets_the_routes_that_are_left() -> None:
     failover = namespace_of(wanted, FOUR2).failover
     assert failover is not None
     text = render_keepalived(failover, OPTIONS, "/fifo")
-    assert f"0.0.0.0/0 via 203.0.113.1 dev {QG}\n" in text
+    assert f"0.0.0.0/0 via 203.0.113.1 dev {QG} no_track protocol static\n" in text
 
 
 # --- the role -----------------------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_a_standby_host_has_no_sessions_and_knows_no_lost_next_hop(host: Host, t
     conf, wanted = tmp_path / "ha_confs" / "r1" / "keepalived.conf", tmp_path / "bfd" / files.WANTED / "r1"
 
     def notify(state: str) -> None:
-        with open(tmp_path / "ha_confs" / "r1" / "state", "w") as fifo:
+        with open(tmp_path / "ha_confs" / "r1" / "notify", "w") as fifo:
             fifo.write(f'INSTANCE "VR_7" {state} 150\n')
 
     async def test() -> None:

@@ -155,7 +155,7 @@ class Host:
         desired = DesiredRouters(self.feed)
         self.dataplane = Routers(services, lambda name: Quiet(), options, desired)
         watch = Supervisor(self.processes)
-        self.keepalived = Keepalived(watch, options, self.dataplane.keepalived_files)
+        self.keepalived = Keepalived(watch, options)
         description = AgentState(L3, "neutron-l3-agent", "h1", "l3_agent")
         ordered = in_order(
             meters=RouterService(),

@@ -234,9 +234,9 @@ def test_keepalived_sets_the_routes_of_all_gateways() -> None:
     assert found is not None
     lines = {line.strip() for line in render_keepalived(found, OPTIONS, "fifo").splitlines()}
     hops = f"nexthop via 198.51.100.1 dev {SECOND} nexthop via 203.0.113.1 dev {QG}"
-    assert f"0.0.0.0/0 {hops}" in lines
-    assert f"0.0.0.0/0 via 198.51.100.1 dev {SECOND} table 33" in lines
-    assert f"198.51.100.5/24 dev {SECOND}" in lines
+    assert f"0.0.0.0/0 no_track protocol static {hops}" in lines
+    assert f"0.0.0.0/0 via 198.51.100.1 dev {SECOND} table 33 no_track protocol static" in lines
+    assert f"198.51.100.5/24 dev {SECOND} no_track" in lines
     desired = rendered(wanted, OPTIONS)
     assert not desired.namespace.routes
     assert desired.namespace.rules  # on standby hosts too: they find no route until keepalived sets them

@@ -381,7 +381,7 @@ def test_options_of_l3_agent_ini_decide_where_daemons_have_their_files(host: Hos
         for service in services:
             await service.ensure(served, Serving(failover=failover(served, options)))
         assert set(host.processes.running()) == {"keepalived r1", "radvd r1"}
-        assert str(tmp_path / "vrrp" / "r1" / "state") in keepalived.read_text()
+        assert str(tmp_path / "vrrp" / "r1" / "notify") in keepalived.read_text()
         assert advertises.stat().st_mode & 0o777 == 0o644  # its user reads it at a reload
         for service in services:
             await service.stop("r1", moved=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -357,14 +358,21 @@ def test_a_takeover_without_our_radvd_is_repeated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["-f", "--use-file", "--use-file="])
-def test_keepalived_keeps_the_interval_of_the_other_agents(tmp_path: Path, where: str) -> None:
+def test_the_other_agents_keepalived_is_adopted_with_its_interval(tmp_path: Path, where: str) -> None:
     """Hosts with different intervals would all be active; Neutron's default is 2, and ours 1."""
     host = RouterHost(tmp_path)
     file = tmp_path / "neutron-keepalived.conf"
     file.write_text("vrrp_instance VR_7 {\n    state BACKUP\n    advert_int 2\n}\n")
     words = (f"{where}{file}",) if where.endswith("=") else (where, str(file))
-    theirs = ForeignProcess(14, ("keepalived", "-P", *words, "-p", f"{ROUTER}.pid.keepalived"))
-    host.leave(f"qrouter-{ROUTER}", processes=(theirs,))
+    argv = ("keepalived", "-P", *words, "-p", f"{ROUTER}.pid.keepalived")
+    theirs, child = ForeignProcess(14, argv, parent=1), ForeignProcess(15, argv, parent=14)
+    monitor = ForeignProcess(
+        16, ("/bin/sh", "/usr/bin/neutron-keepalived-state-change", "--namespace", f"qrouter-{ROUTER}")
+    )
+    events = ForeignProcess(17, ("ip", "-o", "monitor", "address"), parent=16)
+    host.leave(f"qrouter-{ROUTER}", processes=(child, theirs, events))
+    host.foreign.there[""] = [monitor, ForeignProcess(18, (*monitor.argv[:-1], f"qrouter-{OTHER}"))]
+    name = f"keepalived {ROUTER}"
     served = router(interface(1), id=ROUTER, ha=membership())
     conf = tmp_path / "ha_confs" / ROUTER / "keepalived.conf"
 
@@ -372,8 +380,11 @@ def test_keepalived_keeps_the_interval_of_the_other_agents(tmp_path: Path, where
         host.send(served, ROUTER)
         await host.until(lambda: ROUTER in host.problems, "the difference is a problem")
         assert "advert_int 2" in conf.read_text()
+        assert file.read_text() == conf.read_text()
         assert "advert_int 2, and ha_vrrp_advert_int is 1" in host.problems[ROUTER]
-        assert host.foreign.ended == [(theirs, False)]
+        assert host.foreign.ended == [(monitor, True), (events, True)]
+        assert (host.processes.running()[name].pid, host.processes.signals) == (14, [(name, signal.SIGHUP)])
+        assert host.processes.started == []
 
     run(host, test)
     host.restart()
@@ -381,6 +392,7 @@ def test_keepalived_keeps_the_interval_of_the_other_agents(tmp_path: Path, where
     async def again() -> None:
         await host.until(lambda: ROUTER in host.problems, "so it stays after a restart")
         assert "advert_int 2" in conf.read_text()
+        assert host.processes.signals == [(name, signal.SIGHUP)], "nothing to reload"
         host.send(msgspec.structs.replace(served, admin_state_up=False), ROUTER)
         await host.until(lambda: not conf.exists(), "it is disabled")
         host.send(served, ROUTER)

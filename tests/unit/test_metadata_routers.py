@@ -29,7 +29,7 @@ def test_of_an_ha_router_only_the_active_host_has_it() -> None:
     failover = routing.failover(router(FOUR, SIX, ha=membership()), ON)
     assert failover is not None
     lines = [line.strip() for line in render_keepalived(failover, ON, "/fifo").splitlines()]
-    assert f"{ADDRESS} dev {QR}" in lines
+    assert f"{ADDRESS} dev {QR} no_track" in lines
 
 
 def test_requests_are_redirected_and_the_port_is_for_these_alone() -> None:

@@ -14,7 +14,7 @@ from neutrino.agent.l3.services.api import in_order
 from neutrino.agent.l3.services.bfd.supervision import BfdSessions
 from neutrino.agent.l3.services.charon.tunnels import Tunnels
 from neutrino.agent.l3.services.dibbler.service import SUBNET, Delegations
-from neutrino.agent.l3.services.keepalived.service import Keepalived
+from neutrino.agent.l3.services.keepalived.service import Keepalived, OtherKeepaliveds
 from neutrino.agent.l3.services.meters import MeterReports, Meters
 from neutrino.agent.l3.services.radvd.service import Radvd
 from neutrino.agent.leftovers.build import leftovers
@@ -48,7 +48,8 @@ def build(context: RoleContext) -> L3Role:
     others = leftovers(conf, services, namespaces)
     routers = Routers(services, KernelConntrack, options, desired, extensions, others, bfd.lost_next_hops)
     wired = port_holds if "l2" in conf.roles else None  # only the L2 role reports ports as wired
-    keepalived = Keepalived(supervisor, options, routers.keepalived_files, wired)
+    other_keepaliveds = OtherKeepaliveds(routers.other_keepalived, routers.end_other_keepaliveds)
+    keepalived = Keepalived(supervisor, options, other_keepaliveds, wired)
     return L3Role(
         routers,
         keepalived,

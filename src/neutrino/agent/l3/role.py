@@ -221,6 +221,7 @@ class L3Role:
             if not synced:
                 return ""
             await self._remove(router_id, moved=True)
+        await asyncio.to_thread(self.keepalived.adopt, router)
         known_state = self.ha.get(router_id)  # keepalived may report a newer one while the router is applied
         if synced:
             serving = Serving(self.ha.is_active(router), standby=known_state == STANDBY)

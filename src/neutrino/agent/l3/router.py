@@ -23,7 +23,7 @@ from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, RouterNamespace
 from neutrino.agent.l3.extensions import BUILT_IN
 from neutrino.agent.l3.names import EXTERNAL, INTERNAL, SNAT_PORT, TO_FIP, device, router_namespace, snat_namespace
-from neutrino.agent.l3.services.keepalived.render import Failover
+from neutrino.agent.l3.services.keepalived.render import STATIC, Failover
 from neutrino.agent.runtime.namespaces import DesiredNamespace
 from neutrino.agent.runtime.role import RoleFeed
 from neutrino.dataplane.netlink.values import Address
@@ -156,6 +156,7 @@ def render(
             sysctls={name: value for part in parts for name, value in part.sysctls.items()},
             device_prefixes=tuple(prefix for part in parts for prefix in part.device_prefixes),
             others_addresses=frozenset(names if ha else ()) - {"lo"},  # keepalived sets addresses on any of them
+            others_routes=frozenset((STATIC,) if ha else ()),  # and routes
             others_tables=frozenset(table for part in parts for table in part.others_tables),
             plugs=tuple(sorted((plug for part in parts for plug in part.plugs), key=lambda each: each.name)),
             tables=_tables(namespace.name, [table for part in parts for table in part.tables]),

@@ -37,11 +37,11 @@ from neutrino.dataplane.conntrack.api import ConntrackError, NatConntrack
 from neutrino.dataplane.netlink.api import DeleteItem, NetlinkError, SetItem
 from neutrino.dataplane.netlink.values import Address, ProxyNeighbour, address
 from neutrino.dataplane.ovsdb.api import SetBridge
+from neutrino.dataplane.process.api import ForeignProcess
 from neutrino.model.routing import Router
 
 LOG = logging.getLogger(__name__)
 RECORDS = "routers"
-NEUTRON_HA_CONFS = "/var/lib/neutron/ha_confs"
 RADVD, KEEPALIVED, HAPROXY = "radvd", "keepalived", "haproxy"
 INITIALIZED = {"l3-initialized": "True"}
 
@@ -109,16 +109,19 @@ class Routers:
         if not others:
             self._record(router)  # first: an agent that is killed now finds by it what to remove
         for name in others if complete else ():
-            # A keepalived of another agent would contradict ours. Its radvd is replaced when ours runs, and its haproxy by
-            # the metadata role, when that listens.
-            self._leftovers.end_processes(name, but=(RADVD, HAPROXY))
+            # Its radvd is replaced when ours runs, and its haproxy by the metadata role, when that listens. Its keepalived is
+            # adopted, if the router is still HA.
+            has_keepalived = router.ha is not None and name == gateway_namespace(router)
+            self._leftovers.end_processes(name, but=(RADVD, HAPROXY, *((KEEPALIVED,) if has_keepalived else ())))
+            self._leftovers.end_monitors(name)
+            self._leftovers.flush_scopes(name)
         if router.distributed:
             self._fips.prepare(router)
         changes, active, failover = 0, True, None
         for desired in self._render(router, keepalived=keepalived):
             namespace, fails_over = desired.namespace, desired.failover is not None
             if fails_over and not keepalived:  # addresses that an earlier one has set are removed
-                namespace = dataclasses.replace(namespace, others_addresses=frozenset())
+                namespace = dataclasses.replace(namespace, others_addresses=frozenset(), others_routes=frozenset())
             flush = partial(self._flush_connections, desired)
             result = self.services.reconcile(namespace, complete=complete, on_tables=flush)
             changes += result.changes
@@ -152,12 +155,14 @@ class Routers:
             self._leftovers.end_replaced(name, RADVD, kill=advertised)
         self._record(router)  # last: a takeover that failed is repeated, and known by the namespaces until then
 
-    def keepalived_files(self, router: Router) -> list[str]:
-        """Configuration files of another agent's keepalived, where the router's namespaces are another agent's."""
-        names = self._without_record(router)
-        found = [path for name in names for path in self._leftovers.configuration_files(name, KEEPALIVED)]
-        # Where Neutron has it: a takeover that was interrupted has ended the keepalived already.
-        return [*found, f"{NEUTRON_HA_CONFS}/{router.id}/keepalived.conf"] if names else []
+    def other_keepalived(self, router: Router) -> tuple[bool, ForeignProcess | None]:
+        """Whether the router's namespaces are another agent's, and its keepalived there."""
+        name = gateway_namespace(router)
+        is_others = name in self._without_record(router)
+        return is_others, self._leftovers.daemon(name, KEEPALIVED) if is_others else None
+
+    def end_other_keepaliveds(self, namespace: str) -> None:
+        self._leftovers.end_replaced(namespace, KEEPALIVED, kill=True)
 
     def find(self, router: Router) -> list[str]:
         """What `apply` would change, a line for each change."""
@@ -172,6 +177,7 @@ class Routers:
         kind, names = self._kind(router_id), (snat_namespace(router_id), router_namespace(router_id))
         for name in names if not kind else ():
             self._leftovers.end_processes(name)  # of another agent: they would keep the namespace alive
+            self._leftovers.end_monitors(name)
         distributed = kind != "centralized"
         if distributed:
             self.services.remove(snat_namespace(router_id))

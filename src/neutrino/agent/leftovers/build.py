@@ -6,7 +6,7 @@ from oslo_config import cfg
 
 from neutrino.agent.leftovers.host import Leftovers
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
-from neutrino.dataplane.iptables.real import remove_neutron_rules
+from neutrino.dataplane.iptables.real import flush_neutron_scopes, remove_neutron_rules
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.foreign import RealForeignProcesses
 
@@ -18,4 +18,5 @@ def leftovers(conf: cfg.ConfigOpts, services: ServiceNamespaces, namespaces: Nam
         conf.state_path,
         conf.agent.remove_stale_namespaces,
         partial(remove_neutron_rules, namespaces),
+        partial(flush_neutron_scopes, namespaces),
     )

@@ -8,10 +8,11 @@ import dataclasses
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from neutrino.agent.leftovers.recognise import LeftoverKind, arguments, neutron_daemon, obstacle, stale_ports
+from neutrino.agent.leftovers.recognise import LeftoverKind, is_monitor, neutron_daemon, obstacle, stale_ports
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.iptables.api import IptablesError
 from neutrino.dataplane.netlink.api import NetlinkError
+from neutrino.dataplane.netlink.values import HOST
 from neutrino.dataplane.ovsdb.api import Interface
 from neutrino.dataplane.process.api import ForeignProcess, ForeignProcesses
 
@@ -27,6 +28,7 @@ class Leftovers:
     owner: str  # this agent's state path
     enabled: bool = True  # whether leftovers are found, and so removed
     neutron_rules: Callable[[str], bool] = lambda namespace: False  # removes them; whether a namespace had any
+    neutron_scopes: Callable[[str], None] = lambda namespace: None  # empties the chains of address scopes
     _logged: dict[str, str] = dataclasses.field(default_factory=dict, init=False)  # namespaces that stay, and why
 
     def find(self, kind: LeftoverKind, known: Collection[str]) -> frozenset[str]:
@@ -85,15 +87,26 @@ class Leftovers:
             if process.programs.isdisjoint(but):
                 self.end(name, process)
 
+    def end_monitors(self, name: str) -> None:
+        """End Neutron's monitors of a namespace's HA state, which run in the host's namespace.
+
+        By SIGKILL: a script that takes seconds to end by SIGTERM. Its `ip monitor` in the namespace is ended too.
+        """
+        found = [each for several in self.processes.by_namespace({HOST, name}).values() for each in several]
+        monitors = {each.pid: each for each in found if is_monitor(each, name)}
+        children = (each for each in found if each.parent in monitors and each.pid not in monitors)
+        for process in (*monitors.values(), *children):
+            self.end(name, process, kill=True)
+
     def end_replaced(self, name: str, program: str, *, kill: bool) -> None:
         """End a program of other agents in a namespace that ours, which is running, has replaced."""
         for process in self.daemons(name, program):
             self.end(name, process, kill=kill)
 
-    def configuration_files(self, name: str, program: str) -> list[str]:
-        """The files that `program` of another agent was started with in a namespace, by its argument `-f`."""
-        found = self.daemons(name, program)
-        return [path for daemon in found for path in arguments(daemon.command, "-f", "--use-file")]
+    def daemon(self, name: str, program: str) -> ForeignProcess | None:
+        """The process of another agent in a namespace that runs `program`: not one of its children."""
+        several = {each.pid: each for each in self.daemons(name, program)}
+        return next((each for each in several.values() if each.parent not in several), None)
 
     def daemons(self, name: str, program: str) -> list[ForeignProcess]:
         """Processes of other agents in a namespace that run `program`. Reads all of /proc, if the namespace exists."""
@@ -108,6 +121,17 @@ class Leftovers:
     def end(self, name: str, process: ForeignProcess, *, kill: bool = False) -> None:
         LOG.info("%s: ending %s (%d) of another agent", name, " ".join(process.argv[:2]), process.pid)
         self.processes.stop(process, kill=kill)
+
+    def flush_scopes(self, name: str) -> None:
+        """Empty a Neutron agent's iptables chains of address scopes in a namespace, before our nft tables are added.
+
+        They drop packets by the upper half of the mark, in which ours has bits of its own. Until our tables are added,
+        packets may cross scopes.
+        """
+        try:
+            self.neutron_scopes(name)
+        except IptablesError as error:  # they must not keep the router from being served
+            LOG.warning("%s: Neutron's rules of address scopes stay, and may drop packets: %s", name, error)
 
     def remove_rules(self, name: str) -> None:
         """Remove iptables rules of a Neutron agent in a namespace that is served from now on.

@@ -26,9 +26,9 @@ _START_OF_ID = re.compile("[0-9a-f]{8}-?[0-9a-f]{0,2}")  # as much as a device's
 _BY_KERNEL = re.compile("lo|sit0|tunl0|gre0|gretap0|erspan0|ip6tnl0|ip6gre0|ip_vti0|ip6_vti0")
 """Devices that the kernel creates in every namespace, depending on its modules."""
 
+MONITOR = "neutron-keepalived-state-change"
 DAEMONS = frozenset({
-    "dnsmasq", "radvd", "keepalived", "haproxy", "dibbler-client",
-    "neutron-keepalived-state-change", "neutron-ns-metadata-proxy",
+    "dnsmasq", "radvd", "keepalived", "conntrackd", "haproxy", "dibbler-client", "neutron-ns-metadata-proxy", MONITOR
 })  # fmt: skip
 """Programs that Neutron's agents run for routers and networks. Others, such as an operator's shell, are left alone."""
 
@@ -104,6 +104,11 @@ def neutron_daemon(process: ForeignProcess, object_id: str) -> str:
     if process.owner or not any(object_id in word for word in process.argv):
         return ""
     return next(iter(DAEMONS & process.programs), "")
+
+
+def is_monitor(process: ForeignProcess, namespace: str) -> bool:
+    """Whether it is Neutron's monitor of the HA state of this namespace. It runs in the host's, or in the namespace."""
+    return MONITOR in process.programs and namespace in arguments(process.command, "--namespace")
 
 
 def arguments(argv: Sequence[str], *names: str) -> Iterator[str]:

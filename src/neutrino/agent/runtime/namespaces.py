@@ -37,7 +37,10 @@ from neutrino.dataplane.netlink.values import (
 from neutrino.dataplane.nft.api import Table
 
 REMOVABLE = frozenset({OURS, 0, 3, 4})
-"""Protocols of routes and rules that no daemon maintains: ours, none, boot (by hand, or by earlier agents), static."""
+"""Protocols of routes and rules that no daemon maintains: ours, none, boot (by hand, or by earlier agents), static.
+
+The routes of keepalived are static too (`others_routes`).
+"""
 
 PROMOTE = "net/ipv4/conf/all/promote_secondaries"
 """Without it, deleting an IPv4 address also deletes the later addresses of its subnet."""
@@ -97,6 +100,8 @@ class DesiredNamespace:
     """Devices on which a daemon sets addresses, as keepalived does: undesired ones stay."""
     others_tables: frozenset[int] = frozenset()
     """Routing tables that a daemon fills, as charon does: their routes and rules stay."""
+    others_routes: frozenset[int] = frozenset()
+    """Protocols of routes that a daemon sets, as keepalived does: undesired ones stay."""
     plugs: tuple[Plug, ...] = ()
     tables: tuple[Table, ...] = ()  # of nft; planned by themselves (`service_namespaces.plan_tables`)
 
@@ -344,7 +349,7 @@ def _plan_routes(
         if not any(_matches(found, route) for found in existing.get(route.key, ()))
     ]
     stale = (each for key, found in sorted(existing.items()) for each in _superfluous(found, wanted.get(key)))
-    return add, [each for each in stale if _is_removable(each, desired)]
+    return add, [each for each in stale if _is_removable(each, desired) and each.protocol not in desired.others_routes]
 
 
 def _is_removable(each: Route | Rule, desired: DesiredNamespace) -> bool:

@@ -28,7 +28,7 @@ from typing import Literal
 
 from neutrino import daemon_files
 from neutrino.daemon_files import bound_logs
-from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError, Processes, exit_text
+from neutrino.dataplane.process.api import ADOPTED, Daemon, ExitCode, Process, ProcessError, Processes, exit_text
 from neutrino.metrics.catalog import RESPAWNS
 from neutrino.model import agents
 
@@ -80,7 +80,7 @@ def plan_service(service: Service, processes: Processes) -> tuple[Action, Proces
     found = processes.find(daemon.name, daemon.pid_file)
     if found is None:
         return Action.START, None
-    if found.digest != daemon.digest():
+    if found.digest not in (daemon.digest(), ADOPTED):
         return Action.RESTART, found
     differs = any(daemon_files.read(path) != text for path, text in service.files.items())
     if service.files and (differs or daemon_files.read(service.loaded) != service.digest()):

@@ -19,6 +19,7 @@ SETTINGS = ("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6
 
 _COMMENT = re.compile(r'--comment (?:"([^"]*)"|(\S+))')  # iptables-save quotes where it has to
 _NEUTRON = re.compile(r"^:neutron-|^-A neutron-|^-A .*(-j|-g) neutron-")
+_SCOPE_RULE = re.compile(r"^-A (neutron-\S+-scope) ", re.MULTILINE)
 _TARGET = re.compile(r"(?:^| )(?:-j|-g|--jump|--goto) (\S+)")
 
 
@@ -103,6 +104,11 @@ def without_neutron(saved: str) -> str:
     lines = saved.splitlines()
     kept = [line for line in lines if not _NEUTRON.search(line)]
     return "".join(f"{line}\n" for line in kept) if len(kept) < len(lines) else ""
+
+
+def scope_chains(saved: str) -> list[str]:
+    """The chains of address scopes of Neutron's L3 agent that have rules, in the output of `iptables-save`."""
+    return sorted({match[1] for match in _SCOPE_RULE.finditer(saved)})
 
 
 def parse_sets(saved: str) -> dict[str, AddressSet]:

@@ -13,6 +13,7 @@ from neutrino.dataplane.iptables.api import (
     Rule,
     parse_rules,
     parse_sets,
+    scope_chains,
     without_neutron,
 )
 from neutrino.dataplane.netlink.namespaces import Namespaces
@@ -79,6 +80,22 @@ def restore_saved(namespaces: Namespaces, namespace: str, saved: Mapping[int, st
     for family, text in saved.items():
         if text.strip():
             namespaces.run(namespace, partial(_run, [f"{_PREFIX[family]}-restore", "-w", _LOCK_SECONDS], text))
+
+
+def flush_neutron_scopes(namespaces: Namespaces, namespace: str) -> None:
+    """Empty the chains by which Neutron's L3 agent drops packets between address scopes in a namespace."""
+
+    def flush(program: str) -> None:
+        try:
+            chains = scope_chains(_run([f"{program}-save", "-t", "filter"]))
+        except IptablesError:  # without the program nobody has made rules with it
+            return
+        if chains:
+            text = "".join(f":{chain} - [0:0]\n" for chain in chains)
+            _run([f"{program}-restore", "-w", _LOCK_SECONDS, "--noflush"], f"*filter\n{text}COMMIT\n")
+
+    for program in _PREFIX.values():
+        namespaces.run(namespace, partial(flush, program))
 
 
 def _run(command: list[str], text: str = "") -> str:

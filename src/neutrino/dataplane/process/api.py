@@ -42,6 +42,10 @@ class Daemon:
         return hashlib.sha256("\0".join([self.namespace, *self.argv, "", *environment]).encode()).hexdigest()[:16]
 
 
+ADOPTED = "adopted"
+"""The digest of a daemon that another program has started."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Process:
     """A running or exited daemon; pid and start time together identify it, as pids are reused."""
@@ -49,7 +53,7 @@ class Process:
     name: str
     pid: int
     started: int  # clock ticks since boot
-    digest: str = ""
+    digest: str = ""  # how it was started; ADOPTED: by another program
 
 
 ExitCode = int | None  # negative: the signal; None: unknown, as the process was not our child
@@ -77,6 +81,13 @@ class Processes(Protocol):
         """ProcessError if the daemon cannot be started, or one of that name is running."""
         ...
 
+    def adopt(self, daemon: Daemon, process: "ForeignProcess") -> None:
+        """Have a process that another program has started as this daemon, until it exits.
+
+        It carries no marks: an agent that is restarted knows it by a record beside the pid file, of pid and start time.
+        """
+        ...
+
     def send(self, process: Process, number: int) -> bool:
         """Send a signal, such as SIGHUP; False if the process has exited. Never signals another one with its pid."""
         ...
@@ -102,6 +113,8 @@ class ForeignProcess:
     argv: tuple[str, ...]
     owner: str = ""
     """The state path of the neutrino agent that started it; empty: another program did."""
+    parent: int = 0
+    started: int = 0  # clock ticks since boot
 
     @property
     def command(self) -> tuple[str, ...]:

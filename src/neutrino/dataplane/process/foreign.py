@@ -16,7 +16,7 @@ from pathlib import Path
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import ForeignProcess, ProcessError
-from neutrino.dataplane.process.real import OWNER
+from neutrino.dataplane.process.real import OWNER, read_stat, start_time
 
 STOP_SECONDS = 5.0
 
@@ -139,4 +139,5 @@ def _read(pid: int) -> ForeignProcess | None:
         return None
     mark = f"{OWNER}=".encode()
     owner = next((entry.removeprefix(mark).decode() for entry in environment if entry.startswith(mark)), "")
-    return ForeignProcess(pid, argv, owner) if argv else None
+    stat = read_stat(pid)
+    return ForeignProcess(pid, argv, owner, int(stat[1]), start_time(stat)) if argv and stat else None

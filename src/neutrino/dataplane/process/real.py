@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from neutrino import daemon_files
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
-from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError
+from neutrino.dataplane.process.api import ADOPTED, Daemon, ExitCode, ForeignProcess, Process, ProcessError
 
 OWNER, NAME, DIGEST = "NEUTRINO_OWNER", "NEUTRINO_PROCESS", "NEUTRINO_DIGEST"
 _DEAD = (b"Z", b"X", b"x")
@@ -68,6 +68,9 @@ class RealProcesses:
         found = _read_marked(_read_pid(pid_file)) if pid_file else None
         if found is not None and self._is(found, name) and found.leads_session:
             return found.process
+        adopted = _read_adopted(name, pid_file) if pid_file else None
+        if adopted is not None and _is_alive(adopted):
+            return adopted
         return self.running().get(name) if self._may_run(name) else None
 
     def _may_run(self, name: str) -> bool:
@@ -101,7 +104,7 @@ class RealProcesses:
                 pid = self._namespaces.run(daemon.namespace, lambda: _spawn(daemon, environment, log))
         except (OSError, NetlinkError) as error:
             raise ProcessError(f"{daemon.name} cannot be started: {error}") from error
-        process = Process(daemon.name, pid, _started(_read_stat(pid)), daemon.digest())
+        process = Process(daemon.name, pid, start_time(read_stat(pid)), daemon.digest())
         # The kernel lets us continue a moment before the new program's environment can be read.
         _poll(lambda: _read_marked(pid) is not None or _has_exited(pid), _MARKS_SECONDS, interval=0.0002)
         with self._lock:
@@ -136,6 +139,9 @@ class RealProcesses:
                 raise ProcessError(f"{name} is already running as {pid}")
         self._kill(found.values())
 
+    def adopt(self, daemon: Daemon, process: ForeignProcess) -> None:
+        daemon_files.write(_adopted(daemon.pid_file), f"{_boot()} {process.pid} {process.started}\n")
+
     # --- stopping ---
 
     def send(self, process: Process, number: int) -> bool:
@@ -149,6 +155,7 @@ class RealProcesses:
         self._reap()
         if pid_file:
             daemon_files.remove(pid_file)
+            daemon_files.remove(_adopted(pid_file))
 
     def _end(self, process: Process, descriptor: int, patience: float) -> None:
         # SIGTERM twice: keepalived loses one that arrives while it reads its configuration again.
@@ -204,6 +211,8 @@ class RealProcesses:
             os.close(descriptor)
 
     def _is_same(self, process: Process) -> bool:
+        if process.digest == ADOPTED:
+            return _is_alive(process)
         found = _read_marked(process.pid)
         return found is not None and self._is(found, process.name) and found.process.started == process.started
 
@@ -305,32 +314,54 @@ def _write_pid(pid_file: str, pid: int) -> None:
         daemon_files.write(pid_file, f"{pid}\n", mode=0o644)
 
 
+def _adopted(pid_file: str) -> str:
+    return f"{pid_file}.{ADOPTED}"
+
+
+def _read_adopted(name: str, pid_file: str) -> Process | None:
+    """The process of the record that `adopt` has written, which may have exited since."""
+    match (daemon_files.read(_adopted(pid_file)) or "").split():
+        case [boot, pid, at] if boot == _boot() and pid.isdigit() and at.isdigit():
+            return Process(name, int(pid), int(at), ADOPTED)
+    return None
+
+
+def _boot() -> str:
+    """Start times count from the boot, so another boot may have another process with the same pid and start time."""
+    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
+
+
+def _is_alive(process: Process) -> bool:
+    stat = read_stat(process.pid)
+    return bool(stat) and stat[0] not in _DEAD and start_time(stat) == process.started
+
+
 def _read_marked(pid: int) -> _Marked | None:
     """None for a process without marks, a dead one, and one whose environment we may not read."""
     try:
         environment = _read(f"/proc/{pid}/environ")
     except OSError:
         return None
-    stat = _read_stat(pid) if OWNER.encode() in environment else []
+    stat = read_stat(pid) if OWNER.encode() in environment else []
     if not stat or stat[0] in _DEAD:
         return None
     entries = (entry.partition(b"=") for entry in environment.split(b"\0"))
     marks = {key.decode(): value.decode() for key, _, value in entries if key.startswith(b"NEUTRINO_")}
-    process = Process(marks.get(NAME, ""), pid, _started(stat), marks.get(DIGEST, ""))
+    process = Process(marks.get(NAME, ""), pid, start_time(stat), marks.get(DIGEST, ""))
     return _Marked(process, marks.get(OWNER, ""), parent=int(stat[1]), leads_session=int(stat[3]) == pid)
 
 
 def _has_exited(pid: int) -> bool:
-    stat = _read_stat(pid)
+    stat = read_stat(pid)
     return not stat or stat[0] in _DEAD
 
 
-def _started(stat: list[bytes]) -> int:
+def start_time(stat: list[bytes]) -> int:
     """The start time in clock ticks since boot; 0 for no process."""
     return int(stat[19]) if stat else 0
 
 
-def _read_stat(pid: int) -> list[bytes]:
+def read_stat(pid: int) -> list[bytes]:
     """Read the fields from the third one on: the second is the program's name in parentheses, which may hold any character.
 
     Zombies have it too; empty if there is no such process.

@@ -23,8 +23,20 @@ from neutrino.model.routing import HaMembership, Router, RouterInterface
 GARP_DELAY = 60  # seconds until keepalived announces again; the agent does so earlier
 LOWER_PRIORITY_DELAY = 2  # seconds after an advertisement of another active host, which then steps back
 GARP_REFRESH = 20  # seconds: switches that saw the router's MAC on another host learn the right place within these
-PRIMARY_NETWORK = ipaddress.ip_network("169.254.0.0/24")
+STATIC = 4  # the protocol of its routes
+_LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
+_RESERVED = (ipaddress.IPv4Network("169.254.169.254/32"), ipaddress.IPv4Network("169.254.64.0/18"))
+"""Of metadata, and of distributed routers' links to `fip-…`."""
 _ADVERTISEMENTS = re.compile(r"^\s*advert_int\s+(\d+)\s*$", re.MULTILINE)
+_AUTHENTICATION = re.compile(r"^\s*auth_(type|pass)\s+(\S+)\s*$", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Agreement:
+    """What all hosts of a router must have alike: a keepalived ignores advertisements of others, and becomes active."""
+
+    interval: int  # seconds between advertisements
+    authentication: tuple[str, str] = ("", "")  # type and password
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +56,26 @@ def has_primary(router: Router, addresses: Iterable[Address]) -> bool:
 
 
 def primary_address(membership: HaMembership) -> str:
-    """The address that the active host has on the HA network."""
-    return f"{PRIMARY_NETWORK[membership.vr_id]}/24"
+    """The address that the active host has on the HA network: as in Neutron, of the first /24 that nothing else uses."""
+    subnets = [ipaddress.IPv4Network(each.cidr) for each in membership.interface.addresses if each.version == 4]
+    used = (*_RESERVED, *subnets)
+    free = (each for each in _LINK_LOCAL.subnets(new_prefix=24) if not any(map(each.overlaps, used)))
+    return f"{next(free)[membership.vr_id]}/24"
+
+
+def agreement_of(options: L3Options) -> Agreement:
+    """What a new router's hosts agree on, provided that they have the same options."""
+    has_password = bool(options.ha_vrrp_auth_type and options.ha_vrrp_auth_password)
+    authentication = (options.ha_vrrp_auth_type, options.ha_vrrp_auth_password) if has_password else ("", "")
+    return Agreement(options.ha_vrrp_advert_int, authentication)
 
 
 def render_keepalived(failover: Failover, options: L3Options, notify: str) -> str:
-    """`notify` is the fifo that keepalived writes its states to."""
+    """`notify` is the fifo that keepalived writes its states to.
+
+    A keepalived of Neutron's goes on with this configuration: where an address or a route is written with other words than
+    Neutron's, its reload removes and adds it.
+    """
     membership = failover.membership
     name = device(HA, membership.interface.id)
     general = (
@@ -58,8 +84,9 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str) -> st
         f"vrrp_notify_fifo {notify}",
         f"vrrp_garp_master_refresh {GARP_REFRESH}",
     )
-    has_password = options.ha_vrrp_auth_type and options.ha_vrrp_auth_password
-    password = (f"auth_type {options.ha_vrrp_auth_type}", f"auth_pass {options.ha_vrrp_auth_password}")
+    agreement = agreement_of(options)
+    kind, password = agreement.authentication
+    authentication = (f"auth_type {kind}", f"auth_pass {password}") if kind else ()
     instance = (
         "state BACKUP",  # on every host: `nopreempt` has no effect otherwise
         f"interface {name}",
@@ -68,8 +95,8 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str) -> st
         f"garp_master_delay {GARP_DELAY}",
         f"garp_lower_prio_delay {LOWER_PRIORITY_DELAY}",
         "nopreempt",
-        f"advert_int {options.ha_vrrp_advert_int}",
-        *_block("authentication", password if has_password else ()),
+        f"advert_int {agreement.interval}",
+        *_block("authentication", authentication),
         *_block("track_interface", (name,)),  # a host whose HA port is down steps back
         *_block("virtual_ipaddress", (f"{primary_address(membership)} dev {name}",)),
         # Excluded from advertisements, which have room for a few addresses only.
@@ -80,18 +107,20 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str) -> st
     return "\n".join(lines) + "\n"
 
 
-def advertisement_interval(configuration: str) -> int | None:
-    """The seconds between advertisements in a configuration of keepalived, of this agent's or Neutron's."""
+def read_agreement(configuration: str) -> Agreement | None:
+    """The agreement in a configuration of keepalived, of this agent's or Neutron's; None if it has none."""
     found = _ADVERTISEMENTS.search(configuration)
-    return int(found[1]) if found is not None else None
+    words = dict(_AUTHENTICATION.findall(configuration))
+    authentication = (words.get("type", ""), words.get("pass", ""))
+    return Agreement(int(found[1]), authentication) if found is not None else None
 
 
 def _excluded(failover: Failover) -> Iterator[str]:
     """All addresses, and the link-local ones of all devices, which are the IPv6 gateways of instances."""
     for name, interface in sorted(failover.ports.items()):
-        yield f"{link_local(interface.mac_address)}/64 dev {name} scope link"
+        yield f"{link_local(interface.mac_address)}/64 dev {name} scope link no_track"
     for address in sorted(failover.addresses):
-        yield f"{address.address} dev {address.device}"
+        yield f"{address.address} dev {address.device} no_track"
 
 
 def _route(each: Route) -> str:
@@ -101,7 +130,8 @@ def _route(each: Route) -> str:
     words += ["onlink"] if each.onlink else []
     words += ["scope", "link"] if not each.via and not each.next_hops and each.version == 4 else []
     words += ["table", str(each.table)] if each.table != MAIN_TABLE else []
-    for hop in each.next_hops:
+    words += ["no_track", "protocol", "static"]
+    for hop in each.next_hops:  # last: keepalived takes all that follows for next hops
         words += ["nexthop", "via", hop.via, "dev", hop.device, *(["onlink"] if hop.onlink else [])]
     return " ".join(words)
 
