@@ -48,6 +48,8 @@ network_auto_schedule = false
 dhcp_agents_per_network = 1
 default_availability_zones = nova
 agent_down_time = 86400
+[quotas]
+quota_rbac_policy = -1
 [service_providers]
 service_provider = FIREWALL_V2:fwaas_db:{_FWAAS}:default
 service_provider = VPN:strongswan:neutron_vpnaas.services.vpn.service_drivers.ipsec.IPsecVPNDriver:default

@@ -15,12 +15,13 @@ DATA = Path(__file__).parents[1] / "data" / "takeover"
 _TYPES: Mapping[str, sa.types.TypeEngine[Any]] = {
     "boolean": sa.Boolean(),
     "datetime": sa.DateTime(),
-    "integer": sa.BigInteger(),
+    "integer": sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
     "float": sa.Float(),
     "text": sa.Text(),
     "binary": sa.LargeBinary(),
     "string": sa.String(255),
 }
+_COUNTED = "standardattributes"  # its ids are given by the database
 _LONG = sa.Text()  # MariaDB limits the length of a row
 
 
@@ -45,7 +46,10 @@ def load(url: sa.URL | str, directory: Path = DATA) -> None:
     for recorded in recorded_tables(directory):
         columns = [
             sa.Column(
-                name, _type(kind, name in recorded["key"]), primary_key=name in recorded["key"], autoincrement=False
+                name,
+                _type(kind, name in recorded["key"]),
+                primary_key=name in recorded["key"],
+                autoincrement=recorded["table"] == _COUNTED,
             )
             for name, kind in recorded["columns"].items()
         ]
@@ -66,6 +70,9 @@ def load(url: sa.URL | str, directory: Path = DATA) -> None:
         for table, some in rows:
             if some:
                 connection.execute(sa.insert(table), some)
+        if engine.dialect.name == "postgresql":
+            last = f"SELECT setval('{_COUNTED}_id_seq', (SELECT MAX(id) FROM {_COUNTED}))"
+            connection.execute(sa.text(last))
     engine.dispose()
 
 

@@ -26,8 +26,11 @@ ALLOWED: Final[Mapping[str, frozenset[str]]] = {
     "fwaas/firewall_rules": frozenset({"firewall_policy_id"}),
     "trunks": frozenset({"status"}),
 }
-# In lists of an object: Neutron shows null for the first, and its internal number.
-NESTED: Final = frozenset({"belongs_to_default_sg", "standard_attr_id"})
+# In values of an object: Neutron shows null for the first, and its internal number; it does not show the drivers in
+# bindings, nor the ranges of ports in floating IPs, whose port forwardings are compared by themselves.
+NESTED: Final = frozenset(
+    {"belongs_to_default_sg", "standard_attr_id", "bound_drivers", "external_port_range", "internal_port_range"}
+)
 SECRETS: Final = frozenset({"psk", "password"})  # compared, and not shown
 
 
@@ -116,5 +119,5 @@ def _comparable(value: object) -> object:
     if isinstance(value, list):
         return sorted(json.dumps(_comparable(item), sort_keys=True) for item in value)
     if isinstance(value, dict):
-        return {key: _comparable(item) for key, item in value.items() if key not in NESTED}
+        return {key: _comparable(item) for key, item in value.items() if key not in NESTED and item is not None}
     return value

@@ -1,4 +1,4 @@
-"""The contract of a family: a kind of object in Neutron's database, and how its rows become ours.
+"""The contract of a family: a kind of object in Neutron's database, how its rows become ours, and ours Neutron's.
 
 A family is data: tables, pairs of columns, and a pure function for what is more than a pair. Features declare those of
 their objects (`Feature.takeover`), the core has its own in `families/`.
@@ -16,6 +16,7 @@ from neutrino.model.objects import Object, Values
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import as_row
 from neutrino.takeover.deviations import Deviations
+from neutrino.takeover.inverse import Parts, Theirs, standard_columns
 from neutrino.takeover.source import Bounds, Source
 
 STANDARD_NAMES: Final = ("created_at", "updated_at", "description", "revision_number")
@@ -109,6 +110,8 @@ class Family:
     after: Sequence[str] = ()  # families that it refers to
     shown: Sequence[Shown] = ()
     ours: sa.ColumnElement[bool] | None = None  # rows of the first table that are none of Neutron's: left alone
+    theirs: Sequence[Theirs] = ()  # Neutron's tables that an export writes, each after those that it refers to
+    decompose: Callable[[Parts], None] | None = None  # the inverse of `compose`
     whole: bool = False  # read, compared and written at once: a small table, or one without a key in common
 
 
@@ -118,6 +121,11 @@ TAGS: Final = Owned(t.tags, "object_id")
 def paired(row: Values, columns: Sequence[Pair]) -> Object:
     """The values of columns that are pairs."""
     return {pair.ours: pair.default if (value := row.get(pair.theirs)) is None else value for pair in columns}
+
+
+def unpaired(row: Values, columns: Sequence[Pair]) -> Object:
+    """The columns of Neutron's that have the values of ours."""
+    return {pair.theirs: row[pair.ours] for pair in columns}
 
 
 def timestamp(value: object) -> str:
@@ -150,6 +158,22 @@ def tagged(chunk: Chunk, table: sa.Table, columns: Sequence[Pair], **more: objec
         labels = tags.get(row.get("standard_attr_id"), [])
         chunk.add(table, {**standard(row, chunk.deviations, kind), **paired(row, columns), **more, "tags": labels})
         chunk.add_tags(row["id"], labels)
+
+
+def untagged(table: sa.Table, theirs: str, columns: Sequence[Pair], **more: object) -> Callable[[Parts], None]:
+    """The inverse of `tagged`; `more`: columns of Neutron's that ours does not have."""
+
+    def decompose(parts: Parts) -> None:
+        for row in parts.rows[table]:
+            parts.add(theirs, {**standard_columns(row), **unpaired(row, columns), **more})
+
+    return decompose
+
+
+def unpaired_rows(parts: Parts, table: sa.Table, theirs: str, columns: Sequence[Pair]) -> None:
+    """Decompose rows that are pairs of columns."""
+    for row in parts.rows[table]:
+        parts.add(theirs, unpaired(row, columns))
 
 
 def flag(row: Values | None, column: str, default: bool) -> bool:

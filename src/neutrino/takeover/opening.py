@@ -1,7 +1,8 @@
 """The state of a takeover on our side, and its end: the hosts that are converted, and since when requests may write."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -16,6 +17,14 @@ from neutrino.takeover.checks import Refused
 _SHOWN: Final = 20  # hosts in a message
 
 
+class Phase(StrEnum):
+    NONE = "none"  # no copy of a Neutron's database
+    IMPORTED = "imported"  # Neutron goes on, and further imports follow
+    FROZEN = "frozen"  # the final import is complete: hosts are converted
+    OPEN = "open"  # requests write here; an export leads back
+    FINISHED = "finished"  # there is no way back
+
+
 @dataclass(frozen=True)
 class Import:
     """A run of `neutrino takeover import`."""
@@ -26,6 +35,7 @@ class Import:
     finished_at: str | None  # None: it was interrupted, or runs
     final: bool
     opened_at: str | None
+    concluded_at: str | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,17 @@ class State:
     def is_frozen(self) -> bool:
         return any(one.opened_at is None for one in self.imports)
 
+    @property
+    def phase(self) -> Phase:
+        if not self.imports:
+            return Phase.NONE
+        last = self.imports[-1]
+        if last.concluded_at:
+            return Phase.FINISHED
+        if not self.is_frozen:
+            return Phase.OPEN
+        return Phase.FROZEN if last.final and last.finished_at else Phase.IMPORTED
+
     def to_text(self) -> str:
         if not self.imports:
             return "nothing was imported: this database is no copy of Neutron's\n"
@@ -46,18 +67,42 @@ class State:
         kind = "final import" if last.final else "import"
         lines = [
             f"{len(self.imports)} imports; the last one, a {kind} of {last.source} ({last.release}), {ended}",
-            "requests that write are refused until `neutrino takeover open`"
-            if self.is_frozen
-            else f"completed: requests write since {last.opened_at}",
+            f"phase: {self.phase}",
+            *self._phase_lines(last),
             f"{len(self.converted)} of {len(self.converted) + len(self.left)} hosts are converted"
             + (f"; with Neutron's agents: {_listed(self.left)}" if self.left else ""),
         ]
         return "".join(f"{line}\n" for line in lines)
 
+    def _phase_lines(self, last: Import) -> Iterator[str]:
+        if self.is_frozen:
+            yield "requests that write are refused until `neutrino takeover open`"
+        else:
+            yield f"completed: requests write since {last.opened_at}"
+        if last.concluded_at:
+            yield f"finished at {last.concluded_at}: there is no way back to Neutron"
+
+
+def last_import_to_export(db: Database) -> Import:
+    """The import whose database gets what changed since; Refused if there is nothing to export, or no way back."""
+    state = read_state(db)
+    match state.phase:
+        case Phase.NONE:
+            raise Refused("nothing was imported: this database is no copy of Neutron's, which has no place for it")
+        case Phase.IMPORTED | Phase.FROZEN:
+            raise Refused(
+                "requests do not write here yet: nothing has changed since the import, and there is nothing to export"
+            )
+        case Phase.FINISHED:
+            raise Refused(
+                f"the takeover was finished at {state.imports[-1].concluded_at}: there is no way back any more"
+            )
+    return state.imports[-1]
+
 
 def read_state(db: Database) -> State:
     c = t.takeovers.c
-    columns = (c.source, c.release, c.started_at, c.finished_at, c.final, c.opened_at)
+    columns = (c.source, c.release, c.started_at, c.finished_at, c.final, c.opened_at, c.concluded_at)
     agents = sa.select(t.agents.c.host, t.agents.c.configurations).where(t.agents.c.agent_type == words.OVS)
     with db.read() as connection:
         imports = tuple(Import(*row) for row in connection.execute(sa.select(*columns).order_by(c.started_at, c.id)))

@@ -1,4 +1,4 @@
-"""The commands `check` and `import`: from an address of Neutron's database to a report."""
+"""The commands `check`, `import` and `export`: from an address of Neutron's database to a report."""
 
 import time
 from dataclasses import dataclass
@@ -11,8 +11,9 @@ from neutrino.server.db.objects import encode, new_id
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import now
 from neutrino.server.hosts.registry import timestamp
-from neutrino.takeover import checks, source
+from neutrino.takeover import checks, opening, source, target
 from neutrino.takeover.deviations import Deviations
+from neutrino.takeover.exporter import Exporter, Finder, written_tables
 from neutrino.takeover.families import families
 from neutrino.takeover.importer import Importer, Progress, no_progress
 from neutrino.takeover.report import Report
@@ -54,6 +55,31 @@ def run(url: sa.URL, db: Database, options: Options, progress: Progress = no_pro
         report.finished_at = now()
         if run_id:
             _record_end(db, run_id, report)
+    return report
+
+
+def export(url: sa.URL, db: Database, options: Options, progress: Progress = no_progress) -> Report:
+    """Write what changed here since the import into Neutron's tables, unless something is refused."""
+    imported = opening.last_import_to_export(db)
+    with source.opened(url) as opened:
+        version = checks.check_version(opened)
+        if version.release != imported.release:
+            raise checks.Refused(
+                f"{opened.name} is of Neutron {version.release}, and the import was of {imported.release}: another "
+                "database, or upgraded since"
+            )
+        report = Report("export", opened.name, version.release, now(), dry_run=options.dry_run)
+        importer = Importer(opened, families(), Deviations(), options.dns_domain, progress)
+        finder = Finder(importer, db, imported.started_at, report.deviations)
+        changes = finder.changes()
+    if not report.deviations.refused:
+        with target.opened(url, written_tables(families()), dry_run=options.dry_run) as opened_target:
+            exporter = Exporter(db, opened_target, families(), changes, report.deviations, progress)
+            exporter.check()
+            report.counts = exporter.counts
+            if not report.deviations.refused and not options.dry_run:
+                exporter.write()
+    report.finished_at = now()
     return report
 
 

@@ -46,6 +46,7 @@ class TableDifference:
     insert: Sequence[Object]
     update: Sequence[Object]  # the key, and the columns that differ
     delete: Sequence[Key]
+    owners: frozenset[object]  # the objects that these rows belong to
 
     def __bool__(self) -> bool:
         return bool(self.insert or self.update or self.delete)
@@ -61,8 +62,7 @@ class Writer:
         """Make our rows of these objects equal to the composed ones; of all objects if `keys` is None."""
 
         def attempt() -> list[TableDifference]:
-            with self.db.read() as connection:
-                found = [self._difference(connection, owned, keys, composed) for owned in family.tables]
+            found = differences(self.db, family, keys, composed)
             if not self.dry_run and any(found):
                 self._apply(family, found)
             return found
@@ -97,25 +97,6 @@ class Writer:
         self.db.retrying(attempt)
 
     # --- one page -------------------------------------------------------------------------------------------------
-
-    def _difference(
-        self, connection: Connection, owned: Owned, keys: Collection[object] | None, composed: Rows
-    ) -> TableDifference:
-        table, key_names = owned.table, _key_names(owned.table)
-        wanted = {_key(row, key_names): row for row in composed.get(table, ())}
-        compared = _compared(composed.get(table, ()), key_names)
-        statement = sa.select(*(table.c[name] for name in (*key_names, *compared)))
-        current: dict[Key, Object] = {}
-        for condition in _owned_by(owned, keys):
-            for row in connection.execute(statement.where(condition)).mappings():
-                current[_key(row, key_names)] = dict(row)
-        insert = [row for key, row in wanted.items() if key not in current]
-        update = [
-            {**{name: row[name] for name in key_names}, **changed}
-            for key, row in wanted.items()
-            if key in current and (changed := _changed(row, current[key]))
-        ]
-        return TableDifference(table, insert, update, [key for key in current if key not in wanted])
 
     def _apply(self, family: Family, found: Sequence[TableDifference]) -> None:
         with self.db.transaction() as tx:
@@ -177,6 +158,33 @@ class Writer:
         tx.execute(sa.update(table).where(same).values({text.name: parked}))
 
 
+def differences(db: Database, family: Family, keys: Collection[object] | None, composed: Rows) -> list[TableDifference]:
+    """What a write of the composed rows would change, by table of the family; of all objects if `keys` is None."""
+    with db.read() as connection:
+        return [_difference(connection, owned, keys, composed) for owned in family.tables]
+
+
+def _difference(
+    connection: Connection, owned: Owned, keys: Collection[object] | None, composed: Rows
+) -> TableDifference:
+    table, key_names = owned.table, _key_names(owned.table)
+    wanted = {_key(row, key_names): row for row in composed.get(table, ())}
+    names = dict.fromkeys((*key_names, owned.owner, *_compared(composed.get(table, ()), key_names)))
+    statement = sa.select(*(table.c[name] for name in names))
+    current: dict[Key, Object] = {}
+    for condition in _owned_by(owned, keys):
+        for row in connection.execute(statement.where(condition)).mappings():
+            current[_key(row, key_names)] = dict(row)
+    insert = [row for key, row in wanted.items() if key not in current]
+    changes = {
+        key: changed for key, row in wanted.items() if key in current and (changed := _changed(row, current[key]))
+    }
+    update = [{**{name: wanted[key][name] for name in key_names}, **changed} for key, changed in changes.items()]
+    delete = [key for key in current if key not in wanted]
+    owners = {row[owned.owner] for row in insert} | {current[key][owned.owner] for key in (*changes, *delete)}
+    return TableDifference(table, insert, update, delete, frozenset(owners))
+
+
 _FEED_KINDS: Final = {"agents": "agent"}  # tables without a history whose rows the feed reads
 
 
@@ -227,16 +235,8 @@ def _referring(table: sa.Table) -> Iterator[sa.Column[object]]:
 def _changed_objects(family: Family, found: Sequence[TableDifference]) -> set[object]:
     """The keys of objects of which some row differs, but not those that are new or deleted."""
     main = found[0]
-    keys: set[object] = set()
-    for owned, one in zip(family.tables, found, strict=True):
-        names = _key_names(one.table)
-        for row in (*one.insert, *one.update):
-            if owned.owner in row:
-                keys.add(row[owned.owner])
-        if owned.owner in names:
-            keys |= {key[names.index(owned.owner)] for key in one.delete}
     gone = {key[0] for key in main.delete} | {row[family.tables[0].owner] for row in main.insert}
-    return keys - gone
+    return {owner for one in found for owner in one.owners} - gone
 
 
 def _owned_by(owned: Owned, keys: Collection[object] | None) -> Iterator[sa.ColumnElement[bool]]:

@@ -22,6 +22,11 @@ def add_arguments(takeover: Parser, config: Parser) -> None:
     imports.add_argument(
         "--with-running-server", action="store_true", help="the first one also while a server runs on our database"
     )
+    exports = takeover.add_command(
+        "export", parents=[config], help="after `open`: write what changed here since into Neutron's database"
+    )
+    _add_database(exports, "--to", "that Neutron's database, with a user who may write")
+    exports.add_argument("--dry-run", action="store_true", help="write nothing, report what would be written")
     _add_verify(takeover.add_command("verify", help="compare the answers of Neutron's API with those of ours"))
     host = takeover.add_command(
         "host", parents=[config], help="convert this host of Neutron's agents, or give it back to them"
@@ -37,13 +42,22 @@ def add_arguments(takeover: Parser, config: Parser) -> None:
 
 
 def _add_source(command: Parser) -> None:
+    _add_database(command, "--from", "Neutron's database")
+
+
+def _add_database(command: Parser, option: str, which: str) -> None:
     command.add_argument(
-        "--from",
-        dest="source",
+        option,
+        dest="database",
         metavar="URL",
-        help=f"address of Neutron's database, without its password if others use this machine (default: ${VARIABLE})",
+        help=f"address of {which}, without its password if others use this machine (default: ${VARIABLE})",
     )
-    command.add_argument("--from-file", metavar="FILE", help="file with this address, as [database] connection has it")
+    command.add_argument(
+        f"{option}-file",
+        dest="database_file",
+        metavar="FILE",
+        help="file with this address, as [database] connection has it",
+    )
     _add_report(command)
 
 

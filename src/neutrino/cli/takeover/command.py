@@ -1,4 +1,4 @@
-"""`neutrino takeover`: check and import of a database of Neutron; the state of the takeover, and its end.
+"""`neutrino takeover`: check, import and export of a database of Neutron; the state of the takeover, and its end.
 
 The address of Neutron's database has a password: it is read from a file or an environment variable too, so that it need not
 be an argument, which all users of a machine see.
@@ -54,6 +54,9 @@ def _copy(args: argparse.Namespace) -> int:
     try:
         if args.action == "check":
             report = run.check(url, run.Options(conf.dns_domain), progress)
+        elif args.action == "export":
+            with opened(conf) as db:
+                report = run.export(url, db, run.Options(conf.dns_domain, args.dry_run), progress)
         else:
             options = run.Options(conf.dns_domain, args.dry_run, args.final, args.with_running_server)
             with opened(conf) as db:
@@ -67,17 +70,17 @@ def _copy(args: argparse.Namespace) -> int:
 
 
 def _address(args: argparse.Namespace) -> str:
-    given = [args.source, args.from_file]
-    if all(given):
-        raise CommandError("give one of --from and --from-file", INVALID)
-    if args.from_file:
+    option = "--to" if args.action == "export" else "--from"
+    if args.database and args.database_file:
+        raise CommandError(f"give one of {option} and {option}-file", INVALID)
+    if args.database_file:
         try:
-            return Path(args.from_file).read_text(encoding="utf-8").strip()
+            return Path(args.database_file).read_text(encoding="utf-8").strip()
         except OSError as error:
-            raise CommandError(f"--from-file {args.from_file}: {error.strerror}", INVALID) from None
-    address = args.source or os.environ.get(VARIABLE, "")
+            raise CommandError(f"{option}-file {args.database_file}: {error.strerror}", INVALID) from None
+    address = args.database or os.environ.get(VARIABLE, "")
     if not address:
-        raise CommandError(f"give Neutron's database by --from, --from-file or ${VARIABLE}", INVALID)
+        raise CommandError(f"give Neutron's database by {option}, {option}-file or ${VARIABLE}", INVALID)
     return str(address)
 
 

@@ -9,7 +9,20 @@ from neutrino.features.firewall.tables import (
     policy_rules,
 )
 from neutrino.model.objects import Object
-from neutrino.takeover.family import TAGS, Chunk, Family, Owned, Shown, paired, pairs, standard, tagged
+from neutrino.takeover.family import (
+    TAGS,
+    Chunk,
+    Family,
+    Owned,
+    Shown,
+    paired,
+    pairs,
+    standard,
+    tagged,
+    unpaired,
+    unpaired_rows,
+)
+from neutrino.takeover.inverse import Parts, Theirs, standard_columns
 
 _RULE = (
     *pairs("protocol", "source_ip_address", "destination_ip_address"),
@@ -24,6 +37,10 @@ _GROUP = (
     *pairs("admin_state_up", default=True),
     *pairs("shared", default=False),
 )
+
+
+_POLICY = pairs("shared", "audited", default=False)
+_PORT = pairs("port_id", "firewall_group_id")
 
 
 def _rules(chunk: Chunk) -> None:
@@ -59,7 +76,7 @@ def _policies(chunk: Chunk) -> None:
         own = sorted(rules.get(key, ()), key=lambda one: (one["position"] or 0, one["firewall_rule_id"]))
         values = {
             **standard(row, chunk.deviations, chunk.kind),
-            **paired(row, pairs("shared", "audited", default=False)),
+            **paired(row, _POLICY),
             "firewall_rules": [one["firewall_rule_id"] for one in own],
             "tags": labels,
         }
@@ -80,7 +97,34 @@ def _groups(chunk: Chunk) -> None:
             chunk.add(default_groups, default)
     for rows in chunk.children("firewall_group_port_associations_v2", "firewall_group_id").values():
         for one in rows:
-            chunk.add(group_ports, paired(one, pairs("port_id", "firewall_group_id")))
+            chunk.add(group_ports, paired(one, _PORT))
+
+
+def _their_rules(parts: Parts) -> None:
+    for row in parts.rows[firewall_rules]:
+        ranges = {**_range(row, "source"), **_range(row, "destination")}
+        parts.add("firewall_rules_v2", {**standard_columns(row), **unpaired(row, _RULE), **ranges})
+
+
+def _range(row: Object, side: str) -> Object:
+    first, _, last = (row[f"{side}_port"] or "").partition(":")
+    numbers = (int(first), int(last or first)) if first else (None, None)
+    return {f"{side}_port_range_min": numbers[0], f"{side}_port_range_max": numbers[1]}
+
+
+def _their_policies(parts: Parts) -> None:
+    for row in parts.rows[firewall_policies]:
+        parts.add("firewall_policies_v2", {**standard_columns(row), **unpaired(row, _POLICY)})
+        for position, rule in enumerate(row["firewall_rules"], start=1):
+            values = {"firewall_policy_id": row["id"], "firewall_rule_id": rule, "position": position}
+            parts.add("firewall_policy_rule_associations_v2", values)
+
+
+def _their_groups(parts: Parts) -> None:
+    for row in parts.rows[firewall_groups]:
+        parts.add("firewall_groups_v2", {**standard_columns(row), **unpaired(row, _GROUP)})
+    unpaired_rows(parts, default_groups, "default_firewall_groups", pairs("project_id", "firewall_group_id"))
+    unpaired_rows(parts, group_ports, "firewall_group_port_associations_v2", _PORT)
 
 
 FAMILIES = (
@@ -90,6 +134,8 @@ FAMILIES = (
         tables=(Owned(firewall_rules), TAGS),
         shown=(Shown("fwaas/firewall_rules", "firewall_rules"),),
         compose=_rules,
+        theirs=(Theirs("firewall_rules_v2"),),
+        decompose=_their_rules,
     ),
     Family(
         name="firewall policies",
@@ -97,6 +143,11 @@ FAMILIES = (
         tables=(Owned(firewall_policies), Owned(policy_rules, "firewall_policy_id"), TAGS),
         shown=(Shown("fwaas/firewall_policies", "firewall_policies"),),
         compose=_policies,
+        theirs=(
+            Theirs("firewall_policies_v2"),
+            Theirs("firewall_policy_rule_associations_v2", "firewall_policy_id"),
+        ),
+        decompose=_their_policies,
         reads=("firewall_policy_rule_associations_v2",),
         after=("firewall rules",),
     ),
@@ -111,6 +162,12 @@ FAMILIES = (
         ),
         shown=(Shown("fwaas/firewall_groups", "firewall_groups"),),
         compose=_groups,
+        theirs=(
+            Theirs("firewall_groups_v2"),
+            Theirs("default_firewall_groups", "firewall_group_id"),
+            Theirs("firewall_group_port_associations_v2", "firewall_group_id"),
+        ),
+        decompose=_their_groups,
         reads=("default_firewall_groups", "firewall_group_port_associations_v2"),
         after=("firewall policies", "ports"),
     ),

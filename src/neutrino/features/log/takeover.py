@@ -1,7 +1,8 @@
 """Packet logs in Neutron's database."""
 
 from neutrino.features.log.tables import logs
-from neutrino.takeover.family import Chunk, Family, Owned, Shown, paired, pairs, standard
+from neutrino.takeover.family import Chunk, Family, Owned, Shown, paired, pairs, standard, untagged
+from neutrino.takeover.inverse import Theirs
 
 _LOG = pairs("resource_type", "resource_id", "target_id", "event", "enabled")
 
@@ -22,6 +23,8 @@ FAMILIES = (
         tables=(Owned(logs),),
         shown=(Shown("log/logs", "logs"),),
         compose=_compose,
+        theirs=(Theirs("logs"),),
+        decompose=untagged(logs, "logs", _LOG),
         after=("security groups", "ports"),
     ),
 )

@@ -1,7 +1,8 @@
 """Metering labels and their rules in Neutron's database."""
 
 from neutrino.features.metering.tables import metering_label_rules, metering_labels
-from neutrino.takeover.family import Chunk, Family, Owned, Shown, paired, pairs
+from neutrino.takeover.family import Chunk, Family, Owned, Shown, paired, pairs, unpaired_rows
+from neutrino.takeover.inverse import Parts, Theirs
 
 _LABEL = (*pairs("id"), *pairs("project_id", "name", "description", default=""), *pairs("shared", default=False))
 _RULE = (
@@ -18,6 +19,11 @@ def _compose(chunk: Chunk) -> None:
             chunk.add(metering_label_rules, paired(rule, _RULE))
 
 
+def _decompose(parts: Parts) -> None:
+    unpaired_rows(parts, metering_labels, "meteringlabels", _LABEL)
+    unpaired_rows(parts, metering_label_rules, "meteringlabelrules", _RULE)
+
+
 FAMILIES = (
     Family(
         name="metering labels",
@@ -28,6 +34,8 @@ FAMILIES = (
             Shown("metering/metering-label-rules", "metering_label_rules"),
         ),
         compose=_compose,
+        theirs=(Theirs("meteringlabels"), Theirs("meteringlabelrules", "metering_label_id")),
+        decompose=_decompose,
         reads=("meteringlabelrules",),
     ),
 )

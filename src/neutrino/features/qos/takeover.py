@@ -4,7 +4,8 @@ from typing import Final
 
 from neutrino.features.qos.resources import RULE_PARAMETERS
 from neutrino.features.qos.tables import default_qos_policies, qos_policies, qos_rules
-from neutrino.takeover.family import TAGS, Chunk, Family, Owned, Shown, standard
+from neutrino.takeover.family import TAGS, Chunk, Family, Owned, Shown, pairs, standard, unpaired_rows
+from neutrino.takeover.inverse import Parts, Theirs, standard_columns
 
 _TABLES: Final = {type_: f"qos_{type_}_rules" for type_ in RULE_PARAMETERS}
 _ALL: Final = sorted({name for names in RULE_PARAMETERS.values() for name in names} - {"direction"})
@@ -35,6 +36,15 @@ def _compose(chunk: Chunk) -> None:
             chunk.add(qos_rules, {**dict.fromkeys(_ALL), "direction": "", **rule})
 
 
+def _decompose(parts: Parts) -> None:
+    for row in parts.rows[qos_policies]:
+        parts.add("qos_policies", standard_columns(row))
+    unpaired_rows(parts, default_qos_policies, "qos_policies_default", pairs("project_id", "qos_policy_id"))
+    for row in parts.rows[qos_rules]:
+        names = ("id", "qos_policy_id", *RULE_PARAMETERS[row["type"]])
+        parts.add(_TABLES[row["type"]], {name: row[name] for name in names})
+
+
 FAMILIES = (
     Family(
         name="QoS policies",
@@ -47,6 +57,11 @@ FAMILIES = (
         ),
         shown=(Shown("qos/policies", "policies"),),
         compose=_compose,
+        theirs=(
+            Theirs("qos_policies"),
+            *(Theirs(name, "qos_policy_id") for name in ("qos_policies_default", *_TABLES.values())),
+        ),
+        decompose=_decompose,
         reads=("qos_policies_default", *_TABLES.values()),
     ),
 )

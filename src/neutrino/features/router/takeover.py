@@ -19,14 +19,34 @@ from neutrino.features.router.tables import (
 )
 from neutrino.model.device_owners import GATEWAY
 from neutrino.model.objects import Object
-from neutrino.takeover.family import TAGS, Chunk, Family, Owned, Pair, Shown, flag, paired, pairs, standard
+from neutrino.server.db.tables import ports
+from neutrino.takeover.family import (
+    TAGS,
+    Chunk,
+    Family,
+    Owned,
+    Pair,
+    Shown,
+    flag,
+    paired,
+    pairs,
+    standard,
+    unpaired,
+    unpaired_rows,
+    untagged,
+)
+from neutrino.takeover.inverse import Parts, Theirs, as_text, standard_columns
 
 _ROUTER = (
     *pairs("gw_port_id", "flavor_id"),
     *pairs("admin_state_up", "enable_snat", default=True),
     *pairs("status", default="ACTIVE"),
 )
+_HELPER = pairs("id", "router_id", "protocol", "port", "helper")
+_NDP_PROXY = pairs("router_id", "port_id", "ip_address")
+_TOPOLOGY = pairs("project_id", "network_id", "router_id")
 _EXTRA = ("distributed", "ha", "enable_default_route_ecmp", "enable_default_route_bfd")
+_INTERNAL_PORT = Pair("internal_port_id", "internal_neutron_port_id")
 _HINTS = "availability_zone_hints"
 _HA_OWNER = "network:router_ha_interface"
 _FLOATING_IP = (
@@ -97,7 +117,7 @@ def _routers(chunk: Chunk) -> None:
                 },
             )
         for one in helpers.get(key, ()):
-            chunk.add(conntrack_helpers, paired(one, pairs("id", "router_id", "protocol", "port", "helper")))
+            chunk.add(conntrack_helpers, paired(one, _HELPER))
 
 
 def _add_port(chunk: Chunk, router_id: str, row: Object, network_of: Object) -> None:
@@ -170,7 +190,7 @@ def _floating_ips(chunk: Chunk) -> None:
 
 def _forwarding(row: Object) -> Object:
     out = {
-        **paired(row, (*pairs("id", "protocol"), Pair("internal_port_id", "internal_neutron_port_id"))),
+        **paired(row, (*pairs("id", "protocol"), _INTERNAL_PORT)),
         "internal_ip_address": row["internal_ip_address"],
         "description": row.get("standard_description") or "",
     }
@@ -183,13 +203,93 @@ def _forwarding(row: Object) -> Object:
 
 def _ndp_proxies(chunk: Chunk) -> None:
     for row in chunk.rows:
-        values = standard(row, chunk.deviations, chunk.kind) | paired(row, pairs("router_id", "port_id", "ip_address"))
+        values = standard(row, chunk.deviations, chunk.kind) | paired(row, _NDP_PROXY)
         chunk.add(ndp_proxies, {**values, "tags": []})
 
 
 def _topologies(chunk: Chunk) -> None:
     for row in chunk.rows:
-        chunk.add(auto_allocated_topologies, paired(row, pairs("project_id", "network_id", "router_id")))
+        chunk.add(auto_allocated_topologies, paired(row, _TOPOLOGY))
+
+
+# --- the inverse --------------------------------------------------------------------------------------------------------
+
+# Neutron's names of what serves a router: by whether it is distributed, and has several hosts.
+_PROVIDERS = {
+    (False, False): "single_node",
+    (False, True): "ha",
+    (True, False): "dvr",
+    (True, True): "dvrha",
+}
+
+
+def _their_routers(parts: Parts) -> None:
+    agents = parts.of(router_l3_agents, "router_id")
+    own = {row["id"] for row in parts.rows[routers]}
+    ha_ports = [one for one in parts.among(ports, "device_id", own) if one["device_owner"] == _HA_OWNER]
+    for row in parts.rows[routers]:
+        key = row["id"]
+        parts.add("routers", {**standard_columns(row), **unpaired(row, _ROUTER)})
+        extra = {"ha_vr_id": row["ha_vr_id"] or 0, _HINTS: as_text(row[_HINTS]), "service_router": False}
+        parts.add("router_extra_attributes", {"router_id": key, **{n: row[n] for n in _EXTRA}, **extra})
+        parts.add("router_ndp_proxy_state", {"router_id": key, "enable_ndp_proxy": row["enable_ndp_proxy"]})
+        provider = _PROVIDERS[bool(row["distributed"]), bool(row["ha"])]
+        parts.add("providerresourceassociations", {"resource_id": key, "provider_name": provider})
+        if row["gw_qos_policy_id"]:
+            parts.add("qos_router_gw_policy_bindings", {"router_id": key, "policy_id": row["gw_qos_policy_id"]})
+        for route in row["routes"]:
+            parts.add("routerroutes", {"router_id": key, **route})
+        states = {one["ha_port_id"]: one for one in agents.get(key, ())}
+        for one in agents.get(key, ()):
+            parts.add("routerl3agentbindings", {"router_id": key, "l3_agent_id": one["agent_id"]})
+        for port in (one["id"] for one in ha_ports if one["device_id"] == key):
+            parts.add("routerports", {"router_id": key, "port_id": port, "port_type": _HA_OWNER})
+            agent = states.get(port, {"agent_id": None, "ha_state": None})
+            state = {"l3_agent_id": agent["agent_id"], "state": agent["ha_state"] or "standby"}
+            parts.add("ha_router_agent_port_bindings", {"router_id": key, "port_id": port, **state})
+    unpaired_rows(parts, router_ports, "routerports", pairs("router_id", "port_id", "port_type"))
+    unpaired_rows(parts, conntrack_helpers, "conntrack_helpers", _HELPER)
+
+
+def _their_ha_networks(parts: Parts) -> None:
+    unpaired_rows(parts, ha_networks, "ha_router_networks", pairs("project_id", "network_id"))
+
+
+def _their_distributed_hosts(parts: Parts) -> None:
+    rows = parts.rows[distributed_port_hosts]
+    router_of = {one["id"]: one["device_id"] for one in parts.among(ports, "id", {row["port_id"] for row in rows})}
+    for row in rows:
+        bound = {"router_id": router_of[row["port_id"]], "vif_type": "ovs", "vnic_type": "normal", "status": "ACTIVE"}
+        values = {"port_id": row["port_id"], "host": row["host"], **bound, "vif_details": "", "profile": ""}
+        parts.add("ml2_distributed_port_bindings", values)
+
+
+def _their_floating_ips(parts: Parts) -> None:
+    for row in parts.rows[floatingips]:
+        parts.add("floatingips", {**standard_columns(row), **unpaired(row, _FLOATING_IP)})
+        if row["dns_name"] or row["dns_domain"]:
+            names = {"dns_name": row["dns_name"], "dns_domain": row["dns_domain"]}
+            published = {f"published_{name}": "" for name in names}
+            parts.add("floatingipdnses", {"floatingip_id": row["id"], **names, **published})
+        if row["qos_policy_id"]:
+            parts.add("qos_fip_policy_bindings", {"fip_id": row["id"], "policy_id": row["qos_policy_id"]})
+    for row in parts.rows[port_forwardings]:
+        parts.add("portforwardings", _their_forwarding(row))
+
+
+def _their_forwarding(row: Object) -> Object:
+    out = {
+        **unpaired(row, (*pairs("id", "floatingip_id", "protocol", "internal_ip_address"), _INTERNAL_PORT)),
+        "standard_description": row["description"],
+    }
+    for side in ("internal", "external"):
+        first, _, last = row[f"{side}_port_range"].partition(":")
+        out |= {f"{side}_port_start": int(first), f"{side}_port_end": int(last or first)}
+    return out
+
+
+def _their_topologies(parts: Parts) -> None:
+    unpaired_rows(parts, auto_allocated_topologies, "auto_allocated_topologies", _TOPOLOGY)
 
 
 FAMILIES = (
@@ -198,6 +298,8 @@ FAMILIES = (
         source="ha_router_networks",
         tables=(Owned(ha_networks, "project_id"),),
         compose=_ha_networks,
+        theirs=(Theirs("ha_router_networks", "project_id"),),
+        decompose=_their_ha_networks,
         after=("networks", "ports"),
         whole=True,
     ),
@@ -219,6 +321,17 @@ FAMILIES = (
             ),
         ),
         compose=_routers,
+        theirs=(
+            Theirs("routers"),
+            Theirs("router_extra_attributes", "router_id", once=frozenset({"service_router"})),
+            Theirs("router_ndp_proxy_state", "router_id"),
+            Theirs("providerresourceassociations", "resource_id"),
+            *(Theirs(n, "router_id") for n in ("qos_router_gw_policy_bindings", "routerroutes", "conntrack_helpers")),
+            Theirs("routerports", "router_id"),
+            Theirs("routerl3agentbindings", "router_id", numbered="binding_index"),
+            Theirs("ha_router_agent_port_bindings", "router_id"),
+        ),
+        decompose=_their_routers,
         reads=(
             *("router_extra_attributes", "router_ndp_proxy_state", "qos_router_gw_policy_bindings", "routerroutes"),
             *("conntrack_helpers", "routerports", "routerl3agentbindings", "ha_router_agent_port_bindings"),
@@ -231,6 +344,8 @@ FAMILIES = (
         source="ml2_distributed_port_bindings",
         tables=(Owned(distributed_port_hosts, "port_id"),),
         compose=_distributed_hosts,
+        theirs=(Theirs("ml2_distributed_port_bindings", "port_id"),),
+        decompose=_their_distributed_hosts,
         after=("ports",),
         whole=True,
     ),
@@ -240,6 +355,17 @@ FAMILIES = (
         tables=(Owned(floatingips), Owned(port_forwardings, "floatingip_id"), TAGS),
         shown=(Shown("floatingips", parts=(("floatingips/{id}/port_forwardings", "port_forwardings"),)),),
         compose=_floating_ips,
+        theirs=(
+            Theirs("floatingips"),
+            Theirs(
+                "floatingipdnses",
+                "floatingip_id",
+                once=frozenset({"published_dns_name", "published_dns_domain"}),
+            ),
+            Theirs("qos_fip_policy_bindings", "fip_id", identity=("fip_id",)),
+            Theirs("portforwardings", "floatingip_id"),
+        ),
+        decompose=_their_floating_ips,
         reads=("floatingipdnses", "qos_fip_policy_bindings", "portforwardings"),
         after=("routers",),
     ),
@@ -249,6 +375,8 @@ FAMILIES = (
         tables=(Owned(ndp_proxies),),
         shown=(Shown("ndp-proxies", "ndp_proxies"),),
         compose=_ndp_proxies,
+        theirs=(Theirs("ndp_proxies"),),
+        decompose=untagged(ndp_proxies, "ndp_proxies", _NDP_PROXY),
         after=("routers",),
     ),
     Family(
@@ -257,6 +385,8 @@ FAMILIES = (
         key="project_id",
         tables=(Owned(auto_allocated_topologies, "project_id"),),
         compose=_topologies,
+        theirs=(Theirs("auto_allocated_topologies", "project_id"),),
+        decompose=_their_topologies,
         after=("routers", "networks"),
         whole=True,
     ),

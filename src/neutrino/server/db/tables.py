@@ -398,6 +398,7 @@ takeovers = table(
     text(20, "started_at"),
     text(20, "finished_at", nullable=True),
     text(20, "opened_at", nullable=True),  # since then requests may write
+    text(20, "concluded_at", nullable=True),  # since then there is no way back to Neutron
     flags("final", default=False, server_default=sa.false()),
     json("counts", empty="{}"),
 )

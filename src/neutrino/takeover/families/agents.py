@@ -1,7 +1,9 @@
 """Agents, with their ids, and the MACs of distributed routers on hosts."""
 
+from neutrino.model.agents import DATAPLANE
 from neutrino.server.db import tables as t
-from neutrino.takeover.family import Chunk, Family, Owned, Shown, paired, pairs, timestamp
+from neutrino.takeover.family import Chunk, Family, Owned, Shown, paired, pairs, timestamp, unpaired, unpaired_rows
+from neutrino.takeover.inverse import Parts, Theirs, as_text, moment
 
 _AGENT = (
     *pairs("id", "agent_type", "binary", "topic", "host", "availability_zone", "description", "resources_synced"),
@@ -10,9 +12,14 @@ _AGENT = (
 )
 
 
+_TIMES = ("created_at", "started_at", "heartbeat_timestamp")
+_MAC = pairs("host", "mac_address")
+_REPORTED = ("agent_type", "binary", "topic", "host", "availability_zone", "resources_synced", "load", *_TIMES)
+
+
 def _agents(chunk: Chunk) -> None:
     for row in chunk.rows:
-        times = {name: timestamp(row[name]) for name in ("created_at", "started_at", "heartbeat_timestamp")}
+        times = {name: timestamp(row[name]) for name in _TIMES}
         values = {
             **paired(row, _AGENT),
             **times,
@@ -24,12 +31,42 @@ def _agents(chunk: Chunk) -> None:
 
 def _macs(chunk: Chunk) -> None:
     for row in chunk.rows:
-        chunk.add(t.dvr_host_macs, paired(row, pairs("host", "mac_address")))
+        chunk.add(t.dvr_host_macs, paired(row, _MAC))
+
+
+def _their_agents(parts: Parts) -> None:
+    """Neutron's agents report all but what operators set."""
+    for row in parts.rows[t.agents]:
+        values = {
+            **unpaired(row, _AGENT),
+            **{name: moment(row[name]) for name in _TIMES},
+            "configurations": as_text({k: v for k, v in row["configurations"].items() if k != DATAPLANE}),
+            "resource_versions": as_text(row["resource_versions"]),
+        }
+        parts.add("agents", values)
+
+
+def _their_macs(parts: Parts) -> None:
+    unpaired_rows(parts, t.dvr_host_macs, "dvr_host_macs", _MAC)
 
 
 FAMILIES = (
-    Family(name="agents", source="agents", tables=(Owned(t.agents),), shown=(Shown("agents"),), compose=_agents),
     Family(
-        name="DVR MACs", source="dvr_host_macs", key="host", tables=(Owned(t.dvr_host_macs, "host"),), compose=_macs
+        name="agents",
+        source="agents",
+        tables=(Owned(t.agents),),
+        shown=(Shown("agents"),),
+        compose=_agents,
+        theirs=(Theirs("agents", once=frozenset({*_REPORTED, "configurations", "resource_versions"})),),
+        decompose=_their_agents,
+    ),
+    Family(
+        name="DVR MACs",
+        source="dvr_host_macs",
+        key="host",
+        tables=(Owned(t.dvr_host_macs, "host"),),
+        compose=_macs,
+        theirs=(Theirs("dvr_host_macs", "host"),),
+        decompose=_their_macs,
     ),
 )

@@ -18,7 +18,9 @@ from neutrino.takeover.family import (
     pairs,
     standard,
     timestamp,
+    unpaired,
 )
+from neutrino.takeover.inverse import Parts, Theirs, as_text, moment, standard_columns
 
 _NETWORK = (
     *pairs("admin_state_up", default=True),
@@ -115,6 +117,37 @@ def _dhcp_agents(chunk: Chunk) -> None:
         chunk.add(t.network_dhcp_agents, values)
 
 
+def _decompose(parts: Parts) -> None:
+    for row in parts.rows[t.networks]:
+        key = row["id"]
+        if row["extra_dhcp_opts"]:
+            parts.refuse(key, "extra_dhcp_opts of a network have no place in Neutron")
+        hints = {_HINTS: as_text(row[_HINTS])}
+        parts.add("networks", {**standard_columns(row), **unpaired(row, _NETWORK), **hints})
+        security = row["port_security_enabled"]
+        parts.add("networksecuritybindings", {"network_id": key, "port_security_enabled": security})
+        if row["external"]:
+            parts.add("externalnetworks", {"network_id": key, "is_default": row["is_default"]})
+        if row["dns_domain"]:
+            parts.add("networkdnsdomains", {"network_id": key, "dns_domain": row["dns_domain"]})
+        if row["qos_policy_id"]:
+            parts.add("qos_network_policy_bindings", {"network_id": key, "policy_id": row["qos_policy_id"]})
+    for row in parts.rows[t.network_segments]:
+        is_dynamic = row["position"] >= DYNAMIC
+        values = {
+            **unpaired(row, _SEGMENT),
+            **{f"standard_{name}": moment(row[name]) for name in ("created_at", "updated_at")},
+            "is_dynamic": is_dynamic,
+            "segment_index": 0 if is_dynamic else row["position"],
+        }
+        parts.add("networksegments", values)
+
+
+def _their_dhcp_agents(parts: Parts) -> None:
+    for row in parts.rows[t.network_dhcp_agents]:
+        parts.add("networkdhcpagentbindings", {"network_id": row["network_id"], "dhcp_agent_id": row["agent_id"]})
+
+
 FAMILIES = (
     Family(
         name="networks",
@@ -125,6 +158,14 @@ FAMILIES = (
             Shown("segments"),
         ),
         compose=_compose,
+        theirs=(
+            Theirs("networks"),
+            *(Theirs(name, "network_id") for name in ("networksecuritybindings", "externalnetworks")),
+            Theirs("networkdnsdomains", "network_id"),
+            Theirs("qos_network_policy_bindings", "network_id", identity=("network_id",)),
+            Theirs("networksegments", "network_id"),
+        ),
+        decompose=_decompose,
         reads=(
             *("externalnetworks", "networksecuritybindings", "networkdnsdomains", "qos_network_policy_bindings"),
             *("networksegments", "tags", "standardattributes"),
@@ -136,6 +177,8 @@ FAMILIES = (
         source="networkdhcpagentbindings",
         tables=(Owned(t.network_dhcp_agents, "network_id"),),
         compose=_dhcp_agents,
+        theirs=(Theirs("networkdhcpagentbindings", "network_id", numbered="binding_index"),),
+        decompose=_their_dhcp_agents,
         after=("networks", "agents"),
         whole=True,
     ),

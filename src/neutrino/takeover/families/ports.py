@@ -8,8 +8,9 @@ from neutrino.model.device_owners import DVR_INTERFACE
 from neutrino.model.dns_names import address_name
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
-from neutrino.server.ml2.ports.hardware import shown_profile
-from neutrino.takeover.family import TAGS, Chunk, Family, Owned, Shown, paired, pairs, standard
+from neutrino.server.ml2.ports.hardware import TRUSTED, shown_profile
+from neutrino.takeover.family import TAGS, Chunk, Family, Owned, Shown, paired, pairs, standard, unpaired
+from neutrino.takeover.inverse import BLOCKS, Parts, Theirs, as_text, standard_columns
 
 _PORT = (
     *pairs("network_id", "mac_address", "status"),
@@ -170,6 +171,66 @@ def _decoded(chunk: Chunk, binding: Object) -> Object:
     }
 
 
+# --- the inverse --------------------------------------------------------------------------------------------------------
+
+_ALWAYS: Final = ("portsecuritybindings", "portuplinkstatuspropagation")  # tables with a row for every port
+_PUBLISHED: Final = ("current_dns_name", "current_dns_domain", "previous_dns_name", "previous_dns_domain")
+_DRIVERS: Final = "bound_drivers"
+
+
+def _decompose(parts: Parts) -> None:
+    blocks = parts.of(t.provisioning_blocks, "port_id")
+    bindings = parts.of(t.port_bindings, "port_id")
+    for row in parts.rows[t.ports]:
+        key = row["id"]
+        waits = [one["component"] for one in blocks.get(key, ())]
+        parts.add("ports", {**standard_columns(row), **unpaired(row, _PORT), BLOCKS: waits})
+        _add_single(parts, row)
+        if row["hints"] is not None:
+            parts.add("porthints", {"port_id": key, "hints": as_text(row["hints"])})
+        for pair in row["allowed_address_pairs"]:
+            parts.add("allowedaddresspairs", {"port_id": key, **pair})
+        for option in row["extra_dhcp_opts"]:
+            parts.add("extradhcpopts", {"port_id": key, **option})
+        _add_bindings(parts, row, bindings.get(key, ()))
+    for row in parts.rows[t.ip_allocations]:
+        parts.add("ipallocations", unpaired(row, pairs("port_id", "ip_address", "subnet_id", "network_id")))
+    for row in parts.rows[t.port_security_groups]:
+        parts.add("securitygroupportbindings", unpaired(row, pairs("port_id", "security_group_id")))
+
+
+def _add_single(parts: Parts, row: Object) -> None:
+    """Rows of side tables that have one value: if it is not the default."""
+    values: dict[str, Object] = {}
+    for ours, table, column, default in _SIDE:
+        values.setdefault(table, {})[column] = row[ours]
+        if row[ours] != default or table in _ALWAYS:
+            values[table]["port_id"] = row["id"]
+    for table, columns in values.items():
+        if "port_id" in columns:
+            parts.add(table, {**columns, **(dict.fromkeys(_PUBLISHED, "") if table == "portdnses" else {})})
+
+
+def _add_bindings(parts: Parts, port: Object, bindings: Sequence[Object]) -> None:
+    """The bindings of a port; one without a host has a row too in Neutron, also if hosts share the port."""
+    for one in bindings:
+        binding = {"port_id": port["id"], **{name: one[name] for name in ("host", "status", "vnic_type", "vif_type")}}
+        parts.add("ml2_port_bindings", {**binding, **_encoded(one)})
+        for level in one["levels"]:
+            parts.add("ml2_port_binding_levels", {"port_id": port["id"], "host": one["host"], **level})
+    if not any(one["status"] == ACTIVE for one in bindings):
+        vif_type = UNBOUND["vif_type"] if port["vif_type"] == DISTRIBUTED["vif_type"] else port["vif_type"]
+        profile = {name: value for name, value in port["profile"].items() if port["trusted"] is None or name != TRUSTED}
+        binding = {"port_id": port["id"], "host": "", "status": ACTIVE}
+        more = {"vnic_type": port["vnic_type"], "vif_type": vif_type}
+        parts.add("ml2_port_bindings", {**binding, **more, **_encoded({**port, "profile": profile})})
+
+
+def _encoded(binding: Object) -> Object:
+    details = {name: value for name, value in binding["vif_details"].items() if name != _DRIVERS}
+    return {"profile": as_text(binding["profile"]), "vif_details": as_text(details)}
+
+
 FAMILIES = (
     Family(
         name="ports",
@@ -184,6 +245,21 @@ FAMILIES = (
         ),
         shown=(Shown("ports", parts=(("ports/{id}/bindings", "bindings"),)),),
         compose=_compose,
+        theirs=(
+            Theirs("ports"),
+            Theirs("qos_port_policy_bindings", "port_id", identity=("port_id",)),
+            *(
+                Theirs(table, "port_id", once=frozenset(_PUBLISHED))
+                for table in dict.fromkeys(table for _, table, _, _ in _SIDE)
+                if table != "qos_port_policy_bindings"
+            ),
+            *(Theirs(name, "port_id") for name in ("porthints", "ipallocations", "securitygroupportbindings")),
+            Theirs("allowedaddresspairs", "port_id"),
+            Theirs("extradhcpopts", "port_id", identity=("port_id", "opt_name", "ip_version")),
+            Theirs("ml2_port_bindings", "port_id"),
+            Theirs("ml2_port_binding_levels", "port_id"),
+        ),
+        decompose=_decompose,
         reads=(
             *(table for _, table, _, _ in _SIDE),
             *("porthints", "ipallocations", "securitygroupportbindings", "allowedaddresspairs", "extradhcpopts"),

@@ -5,7 +5,8 @@ import ipaddress
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.securitygroups.checks import Rule
-from neutrino.takeover.family import TAGS, Chunk, Family, Owned, Pair, Shown, paired, pairs, standard
+from neutrino.takeover.family import TAGS, Chunk, Family, Owned, Pair, Shown, paired, pairs, standard, unpaired
+from neutrino.takeover.inverse import Parts, Theirs, standard_columns
 
 _MATCH = (
     *pairs("direction", "ethertype", "protocol", "port_range_min", "port_range_max", "remote_ip_prefix"),
@@ -111,6 +112,27 @@ def _rule_tags(chunk: Chunk) -> None:
         chunk.add_tags(row["id"], tags.get(row.get("standard_attr_id"), []))
 
 
+def _their_groups(parts: Parts) -> None:
+    for row in parts.rows[t.security_groups]:
+        parts.add("securitygroups", {**standard_columns(row), "stateful": row["stateful"]})
+    for row in parts.rows[t.default_security_groups]:
+        parts.add("default_security_group", unpaired(row, pairs("project_id", "security_group_id")))
+    for row in parts.rows[t.security_group_rules]:
+        values = {**standard_columns(row), **unpaired(row, _MATCH), "security_group_id": row["security_group_id"]}
+        parts.add("securitygrouprules", {name: value for name, value in values.items() if name != "name"})
+
+
+def _their_templates(parts: Parts) -> None:
+    for row in parts.rows[t.default_security_group_rules]:
+        parts.add("securitygroupdefaultrules", unpaired(row, _TEMPLATE))
+
+
+def _their_statefulness(parts: Parts) -> None:
+    for row in parts.rows[t.security_groups_default_statefulness]:
+        values = {"id": row["id"], "project_id": row["project_id"] or "", "stateful": row["stateful"]}
+        parts.add("security_groups_default_statefulness", values)
+
+
 FAMILIES = (
     Family(
         name="security groups",
@@ -126,9 +148,16 @@ FAMILIES = (
             Shown("security-group-rules", "security_group_rules"),
         ),
         compose=_groups,
+        theirs=(
+            Theirs("securitygroups"),
+            Theirs("default_security_group", "security_group_id"),
+            Theirs("securitygrouprules", "security_group_id"),
+        ),
+        decompose=_their_groups,
         reads=("securitygrouprules", "default_security_group"),
         after=("address groups",),
     ),
+    # Without an inverse: groups have their rules, with the tags of these.
     Family(name="tags of rules", source="securitygrouprules", tables=(TAGS,), compose=_rule_tags),
     Family(
         name="templates of rules",
@@ -136,6 +165,8 @@ FAMILIES = (
         tables=(Owned(t.default_security_group_rules),),
         shown=(Shown("default-security-group-rules", "default_security_group_rules"),),
         compose=_templates,
+        theirs=(Theirs("securitygroupdefaultrules"),),
+        decompose=_their_templates,
         after=("address groups",),
         whole=True,
     ),
@@ -144,6 +175,8 @@ FAMILIES = (
         source="security_groups_default_statefulness",
         tables=(Owned(t.security_groups_default_statefulness),),
         compose=_statefulness,
+        theirs=(Theirs("security_groups_default_statefulness"),),
+        decompose=_their_statefulness,
         whole=True,
     ),
 )

@@ -3,7 +3,21 @@
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.ipam.delegated import POOL
-from neutrino.takeover.family import TAGS, Chunk, Family, Owned, Shown, flag, paired, pairs, standard, tagged
+from neutrino.takeover.family import (
+    TAGS,
+    Chunk,
+    Family,
+    Owned,
+    Shown,
+    flag,
+    paired,
+    pairs,
+    standard,
+    tagged,
+    unpaired,
+    untagged,
+)
+from neutrino.takeover.inverse import Parts, Theirs, standard_columns
 
 _POOL = (
     *pairs("ip_version", "default_prefixlen", "min_prefixlen", "max_prefixlen", "default_quota", "address_scope_id"),
@@ -15,8 +29,12 @@ _SUBNET = (
 )
 
 
+_SCOPE = pairs("ip_version")
+_SHARED = frozenset({"shared"})  # a column that Neutron itself does not read any more: policies share
+
+
 def _scopes(chunk: Chunk) -> None:
-    tagged(chunk, t.address_scopes, pairs("ip_version"))
+    tagged(chunk, t.address_scopes, _SCOPE)
 
 
 def _pools(chunk: Chunk) -> None:
@@ -63,6 +81,30 @@ def _order(row: Object) -> tuple[int, str]:
     return row["order"], row["address"]
 
 
+def _their_pools(parts: Parts) -> None:
+    for row in parts.rows[t.subnetpools]:
+        parts.add("subnetpools", {**standard_columns(row), **unpaired(row, _POOL), "shared": False})
+        for cidr in row["prefixes"]:
+            parts.add("subnetpoolprefixes", {"subnetpool_id": row["id"], "cidr": cidr})
+
+
+def _their_subnets(parts: Parts) -> None:
+    for row in parts.rows[t.subnets]:
+        key = row["id"]
+        pool = POOL if row["prefix_delegated"] else row["subnetpool_id"]
+        parts.add("subnets", {**standard_columns(row), **unpaired(row, _SUBNET), "subnetpool_id": pool})
+        for one in row["allocation_pools"]:
+            parts.add("ipallocationpools", {"subnet_id": key, "first_ip": one["start"], "last_ip": one["end"]})
+        for order, address in enumerate(row["dns_nameservers"]):
+            parts.add("dnsnameservers", {"subnet_id": key, "address": address, "order": order})
+        for one in row["host_routes"]:
+            parts.add("subnetroutes", {"subnet_id": key, **one})
+        for service_type in row["service_types"]:
+            parts.add("subnet_service_types", {"subnet_id": key, "service_type": service_type})
+        if row["dns_publish_fixed_ip"]:
+            parts.add("subnet_dns_publish_fixed_ips", {"subnet_id": key, "dns_publish_fixed_ip": True})
+
+
 FAMILIES = (
     Family(
         name="address scopes",
@@ -70,6 +112,8 @@ FAMILIES = (
         tables=(Owned(t.address_scopes), TAGS),
         shown=(Shown("address-scopes", "address_scopes"),),
         compose=_scopes,
+        theirs=(Theirs("address_scopes", once=_SHARED),),
+        decompose=untagged(t.address_scopes, "address_scopes", _SCOPE, shared=False),
     ),
     Family(
         name="subnet pools",
@@ -77,6 +121,8 @@ FAMILIES = (
         tables=(Owned(t.subnetpools), TAGS),
         shown=(Shown("subnetpools"),),
         compose=_pools,
+        theirs=(Theirs("subnetpools", once=_SHARED), Theirs("subnetpoolprefixes", "subnetpool_id")),
+        decompose=_their_pools,
         reads=("subnetpoolprefixes",),
         after=("address scopes",),
     ),
@@ -86,6 +132,13 @@ FAMILIES = (
         tables=(Owned(t.subnets), TAGS),
         shown=(Shown("subnets"),),
         compose=_subnets,
+        theirs=(
+            Theirs("subnets"),
+            Theirs("ipallocationpools", "subnet_id", identity=("subnet_id", "first_ip", "last_ip")),
+            *(Theirs(name, "subnet_id") for name in ("dnsnameservers", "subnetroutes", "subnet_service_types")),
+            Theirs("subnet_dns_publish_fixed_ips", "subnet_id"),
+        ),
+        decompose=_their_subnets,
         reads=(
             *("ipallocationpools", "dnsnameservers", "subnetroutes", "subnet_service_types"),
             "subnet_dns_publish_fixed_ips",

@@ -1,0 +1,292 @@
+"""The way back: what changed here since the import, written into the recorded database of Neutron."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from neutrino.features.router.tables import router_l3_agents
+from neutrino.server.db import tables as t
+from neutrino.server.db.session import Database
+from neutrino.server.db.transaction import now
+from neutrino.server.main import Server
+from neutrino.takeover import checks, opening, run, target
+from neutrino.takeover.comparison import compare, read_answers
+from neutrino.takeover.deviations import Deviations
+from neutrino.takeover.exporter import Exporter, all_objects, written_tables
+from neutrino.takeover.families import collections, families
+from neutrino.takeover.report import Report
+from tests.api.client import Api
+from tests.api.conftest import start
+from tests.api.test_takeover import ADMIN, OPTIONS, UNLIMITED, db, execute, imported, loaded, source
+from tests.support.databases import prepared_database
+from tests.support.takeover_changes import change_everything
+
+__all__ = ["db", "loaded", "source"]  # fixtures
+HOSTS = ("compute-1", "compute-2", "network-1", "network-2")
+
+
+def opened(source: sa.Engine, db: Database) -> None:
+    """As after an import, whose hosts are out of use."""
+    imported(source, db, run.Options(OPTIONS.dns_domain, final=True))
+    opening.open_writes(db, HOSTS)
+
+
+def exported(source: sa.Engine, db: Database, options: run.Options = OPTIONS) -> Report:
+    return run.export(source.url, db, options)
+
+
+def neutron(source: sa.Engine) -> dict[str, list[Any]]:
+    """All rows of Neutron's."""
+    metadata = sa.MetaData()
+    metadata.reflect(source)
+    with source.connect() as connection:
+        return {
+            name: sorted(map(repr, connection.execute(sa.select(table)).all()))
+            for name, table in metadata.tables.items()
+        }
+
+
+@contextmanager
+def serving(db: Database, directory: Path) -> Iterator[Server]:
+    server = start(directory, db.url.render_as_string(hide_password=False), SERVED)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+SERVED: dict[str, Any] = {
+    "quotas": {**UNLIMITED, "quota_rbac_policy": "-1"},
+    "ml2": {"tenant_network_types": "vxlan"},
+    "ml2_type_vlan": {"network_vlan_ranges": "physical:100:120"},
+    "ml2_type_vxlan": {"vni_ranges": "1001:1020"},
+    "ml2_type_flat": {"flat_networks": "public"},
+}
+
+
+def caller(server: Server) -> Callable[[str, str, object], Any]:
+    api = Api(server.app, ADMIN).as_admin()
+
+    def call(method: str, path: str, body: object = None) -> Any:
+        response = api.call(method, f"/{path}", body)
+        if response.status >= 400:
+            raise RuntimeError(f"{method} {path}: {response.status} {response.body}")
+        return response.body
+
+    return call
+
+
+def answers(server: Server) -> dict[str, Any]:
+    call = caller(server)
+    return read_answers(lambda path: call("GET", path), collections())
+
+
+def make_alive(db: Database) -> None:
+    with db.transaction() as tx:
+        tx.execute(sa.update(t.agents).values(heartbeat_timestamp=now()))
+
+
+def report_ha_routers(db: Database) -> None:
+    """As hosts report new HA routers."""
+    new = router_l3_agents.c.ha_port_id.is_not(None) & router_l3_agents.c.ha_state.is_(None)
+    with db.transaction() as tx:
+        tx.execute(sa.update(router_l3_agents).where(new).values(ha_state="standby"))
+
+
+@pytest.mark.every_database
+def test_every_object_of_the_import_has_neutrons_rows(source: sa.Engine, db: Database) -> None:
+    """The inverse of every family, on all objects: rows as Neutron wrote them."""
+    imported(source, db)
+    with target.opened(source.url, written_tables(families()), dry_run=True) as opened_target:
+        exporter = Exporter(db, opened_target, families(), all_objects(db, families()), Deviations())
+        exporter.check()
+        assert {name: one for name, one in exporter.counts.items() if one.written} == {}
+        assert list(exporter.deviations) == []
+        rows = sum(len(some) for family in families() for some in decomposed(exporter, family).values())
+    assert rows > 400
+
+
+def decomposed(exporter: Exporter, family: Any) -> Any:
+    return exporter.decomposed(family, exporter.changes.get(family.name, ()))
+
+
+@pytest.mark.every_database
+def test_nothing_changed_writes_nothing(source: sa.Engine, db: Database) -> None:
+    opened(source, db)
+    before = neutron(source)
+    assert exported(source, db).written == 0
+    assert neutron(source) == before
+
+
+@pytest.mark.every_database
+def test_changes_are_imported_again_as_they_are(
+    source: sa.Engine, db: Database, request: pytest.FixtureRequest, database: str, tmp_path: Path
+) -> None:
+    opened(source, db)
+    make_alive(db)
+    with serving(db, tmp_path) as server:
+        change_everything(caller(server))
+        report_ha_routers(db)
+        dry = exported(source, db, run.Options(OPTIONS.dns_domain, dry_run=True))
+        before = neutron(source)
+        report = exported(source, db)
+        assert list(report.deviations) == []
+        assert {name: vars(one) for name, one in dry.counts.items()} == {
+            name: vars(one) for name, one in report.counts.items()
+        }
+        assert neutron(source) != before
+        written = neutron(source)
+        assert exported(source, db).written == 0
+        assert neutron(source) == written
+        ours = answers(server)
+    check_derived(source)
+    other = Database(prepared_database(request, database, tmp_path))
+    again = imported(source, other)
+    assert list(again.deviations) == []
+    with serving(other, tmp_path) as server:
+        differences = list(compare(answers(server), ours))
+    # Neutron stores no revision of address scopes, and does not show one.
+    assert [one for one in differences if one.collection != "address-scopes"] == []
+    other.close()
+
+
+def check_derived(source: sa.Engine) -> None:
+    """IPAM, segmentation ids and VRRP ids in use are those of the objects."""
+
+    def rows(statement: str) -> list[Any]:
+        with source.connect() as connection:
+            return sorted(map(tuple, connection.execute(sa.text(statement))))
+
+    join = "JOIN ipamsubnets s ON s.id = a.ipam_subnet_id"
+    assert rows("SELECT subnet_id, ip_address FROM ipallocations") == rows(
+        f"SELECT s.neutron_subnet_id, a.ip_address FROM ipamallocations a {join}"
+    )
+    assert rows("SELECT subnet_id, first_ip, last_ip FROM ipallocationpools") == rows(
+        f"SELECT s.neutron_subnet_id, a.first_ip, a.last_ip FROM ipamallocationpools a {join}"
+    )
+    assert rows("SELECT id FROM subnets") == rows("SELECT neutron_subnet_id FROM ipamsubnets")
+    for kind, column in (("vxlan", "vxlan_vni"), ("gre", "gre_id"), ("geneve", "geneve_vni"), ("vlan", "vlan_id")):
+        assert rows(f"SELECT {column} FROM ml2_{kind}_allocations WHERE allocated") == rows(
+            f"SELECT segmentation_id FROM networksegments WHERE network_type = '{kind}'"
+        ), kind
+    assert rows("SELECT ha_vr_id FROM router_extra_attributes WHERE ha") == rows(
+        "SELECT vr_id FROM ha_router_vrid_allocations"
+    )
+    for name in ("ports", "networks", "subnets", "routers", "securitygrouprules", "floatingips", "portforwardings"):
+        attributes = f"SELECT id FROM standardattributes WHERE resource_type = '{name}'"
+        assert rows(attributes) == rows(f"SELECT standard_attr_id FROM {name}"), name
+
+
+# --- what is left alone, and refused ----------------------------------------------------------------------------------
+
+
+def test_what_the_import_left_out_stays(source: sa.Engine, db: Database, tmp_path: Path) -> None:
+    execute(
+        source,
+        "UPDATE logs SET resource_type = 'snat'",
+        "UPDATE networks SET name = NULL WHERE name = 'gre'",
+        "UPDATE floatingips SET floating_port_id = 'gone' WHERE id = (SELECT MIN(id) FROM floatingips)",
+    )
+    opened(source, db)
+    before = neutron(source)
+    assert exported(source, db).written == 0
+    with serving(db, tmp_path) as server:
+        network = caller(server)("GET", "networks", None)["networks"][0]
+        caller(server)("PUT", f"networks/{network['id']}", {"network": {"description": "changed"}})
+    report = exported(source, db)
+    assert (report.written, report.counts["networks"].updated) == (1, 1)
+    now_there = neutron(source)
+    assert {name for name, rows in now_there.items() if rows != before[name]} == {"standardattributes"}
+
+
+def test_only_what_operators_set_of_agents_is_written(source: sa.Engine, db: Database) -> None:
+    opened(source, db)
+    with db.transaction() as tx:
+        tx.execute(sa.update(t.agents).values(heartbeat_timestamp=now(), configurations="{}"))
+        off = sa.update(t.agents).where(t.agents.c.host == "network-2", t.agents.c.agent_type == "L3 agent")
+        tx.execute(off.values(admin_state_up=False))
+    assert exported(source, db).written == 1
+    statement = sa.text("SELECT configurations FROM agents WHERE admin_state_up = FALSE")
+    with source.connect() as connection:
+        assert "agent_mode" in connection.execute(statement).scalar_one()
+
+
+def test_an_export_that_fails_writes_nothing(
+    source: sa.Engine, db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(source, db)
+    with serving(db, tmp_path) as server:
+        Api(server.app, ADMIN).as_admin().make("network", name="new")
+    before = neutron(source)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("neutrino.takeover.derived.after_insertion", stop)
+    with pytest.raises(KeyboardInterrupt):
+        exported(source, db)
+    assert neutron(source) == before
+    monkeypatch.undo()
+    assert exported(source, db).counts["networks"].created == 1
+
+
+def test_another_neutron_is_refused(source: sa.Engine, db: Database) -> None:
+    opened(source, db)
+    execute(source, "DELETE FROM routers WHERE name = 'dvrha'")
+    before = neutron(source)
+    (refused,) = exported(source, db).deviations.refused
+    assert (refused.kind, "another Neutron" in refused.reason) == ("routers", True)
+    execute(source, "UPDATE alembic_version SET version_num = 'b1bca967e19d' WHERE version_num = 'c7f8d9e0f1a2'")
+    with pytest.raises(checks.Refused, match=r"2026\.1"):
+        exported(source, db)
+    execute(source, "UPDATE alembic_version SET version_num = 'c7f8d9e0f1a2' WHERE version_num = 'b1bca967e19d'")
+    assert neutron(source) == before
+
+
+def test_objects_that_neutron_created_since_are_refused(source: sa.Engine, db: Database) -> None:
+    opened(source, db)
+    execute(
+        source,
+        "INSERT INTO standardattributes (id, resource_type, created_at, updated_at, revision_number) "
+        "VALUES (99999, 'networks', '2999-01-01 00:00:00', '2999-01-01 00:00:00', 1)",
+        "INSERT INTO networks (id, project_id, name, status, admin_state_up, standard_attr_id) "
+        "VALUES ('later', 'p', 'later', 'ACTIVE', TRUE, 99999)",
+    )
+    (refused,) = exported(source, db).deviations.refused
+    assert (refused.object_id, "after the last import" in refused.reason) == ("later", True)
+
+
+def test_kinds_that_only_we_have_are_refused(source: sa.Engine, db: Database, tmp_path: Path) -> None:
+    opened(source, db)
+    execute(source, "DROP TABLE meteringlabels")
+    with serving(db, tmp_path) as server:
+        network = Api(server.app, ADMIN).as_admin().make("network", name="new")
+    with db.transaction() as tx:
+        value = {"object_id": network["id"], "name": "more", "value": "1"}
+        tx.execute(sa.insert(t.network_attributes).values(value))
+    before = neutron(source)
+    report = exported(source, db)
+    assert {one.kind for one in report.deviations.refused} == {"network_attributes", "metering_labels"} | {
+        "metering_label_rules"
+    }
+    assert neutron(source) == before
+
+
+def test_before_open_there_is_nothing_to_export(source: sa.Engine, db: Database) -> None:
+    with pytest.raises(checks.Refused, match="nothing was imported"):
+        exported(source, db)
+    imported(source, db, run.Options(OPTIONS.dns_domain, final=True))
+    with pytest.raises(checks.Refused, match="nothing to export"):
+        exported(source, db)
+
+
+def test_every_family_but_the_tags_of_rules_has_an_inverse() -> None:
+    assert [family.name for family in families() if family.decompose is None] == ["tags of rules"]
+    for family in families():
+        assert bool(family.theirs) == (family.decompose is not None)
