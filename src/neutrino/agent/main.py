@@ -21,6 +21,7 @@ from neutrino.agent.dhcp import build as dhcp
 from neutrino.agent.guard.decide import FOREIGN_FLOWS, Facts, judge
 from neutrino.agent.guard.gate import Bridges, Gate, GuardOptions, of_feed
 from neutrino.agent.l2 import build as l2
+from neutrino.agent.l2.role import L2Role
 from neutrino.agent.l3 import build as l3
 from neutrino.agent.metadata import build as metadata
 from neutrino.agent.runtime import loop, measures
@@ -29,11 +30,13 @@ from neutrino.agent.runtime.queries import Handler, Queries, typed
 from neutrino.agent.runtime.role import START, Drift, Role
 from neutrino.agent.runtime.switch import Switch
 from neutrino.agent.takeover import build as takeover
-from neutrino.agent.takeover import control, phase
+from neutrino.agent.takeover import control, phase, verdicts
 from neutrino.agent.takeover.commands import Commands
+from neutrino.agent.takeover.verdicts import Comparison
 from neutrino.agent.trace import build as trace
 from neutrino.configuration import findings
 from neutrino.configuration.options import Configuration
+from neutrino.dataplane.inspection.real import RealInspection
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
@@ -76,21 +79,47 @@ def find(
     logging.basicConfig(level=logging.WARNING)  # the output is for the caller
 
     async def find_drift() -> tuple[list[Drift], bool]:
-        client, switch = _feed(conf, cache=None), _switch(conf)  # the cache file is the running agent's
-        cache = Path(conf.state_path) / CACHE
-        try:
-            guard = _guard(conf)
-            guard.admitted |= admitted
-            context = RoleContext(conf, client, switch, guard=guard)
+        async with _observing(conf, admitted) as (client, context):
+            cache = Path(conf.state_path) / CACHE
             found, synced = await loop.find_drift(client, _roles(context), seconds, cache)
             return [
                 *await asyncio.to_thread(_find_causes, context, client.state if synced else None, cache),
                 *found,
             ], synced
-        finally:
-            await asyncio.to_thread(switch.close)
 
     return asyncio.run(find_drift())
+
+
+def compare(files: Sequence[str], say: Callable[[str], None], seconds: float = SYNC_SECONDS) -> Comparison | None:
+    """What the flows of this host, as Neutron's, do with packets of its ports, compared with its security groups.
+
+    None if the server does not respond, or no role of this agent writes flows. Nothing is changed.
+    """
+    conf = _configuration(files)
+
+    async def comparison() -> Comparison | None:
+        async with _observing(conf, frozenset()) as (client, context):
+            roles = _roles(context)
+            role = next((role for role in roles if isinstance(role, L2Role)), None)
+            _, synced = await loop.find_drift(client, [], seconds, Path(conf.state_path) / CACHE)
+            if role is None or not synced:
+                return None
+            inspection = RealInspection(conf.ovs.run_directory, l2.DATAPATHS.get(conf.ovs.datapath_type, ""))
+            return await asyncio.to_thread(verdicts.compare, await role.view(), inspection, say)
+
+    return asyncio.run(comparison())
+
+
+@contextlib.asynccontextmanager
+async def _observing(conf: Configuration, admitted: frozenset[str]) -> AsyncIterator[tuple[FeedClient, RoleContext]]:
+    """What roles are built from that change nothing, beside a running agent."""
+    client, switch = _feed(conf, cache=None), _switch(conf)  # the cache file is the running agent's
+    guard = _guard(conf)
+    guard.admitted |= admitted
+    try:
+        yield client, RoleContext(conf, client, switch, guard=guard)
+    finally:
+        await asyncio.to_thread(switch.close)
 
 
 def _configuration(files: Sequence[str]) -> Configuration:

@@ -33,6 +33,11 @@ def add_arguments(takeover: Parser, config: Parser) -> None:
     )
     what = host.add_mutually_exclusive_group()
     what.add_argument("--dry-run", action="store_true", help="show what would be changed, and what is in the way")
+    what.add_argument(
+        "--compare",
+        action="store_true",
+        help="compare security groups with the flows that are there, by traced packets",
+    )
     what.add_argument("--back", action="store_true", help="restore what was there before the conversion")
     takeover.add_command("status", parents=[config], help="show imports, and which hosts are converted")
     opening = takeover.add_command("open", parents=[config], help="complete it: requests may write")

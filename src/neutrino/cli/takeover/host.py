@@ -2,8 +2,9 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 
-from neutrino.agent import config
+from neutrino.agent import config, main
 from neutrino.agent.takeover import control
 from neutrino.cli import preflight
 from neutrino.cli.errors import CommandError
@@ -15,6 +16,8 @@ def host(args: argparse.Namespace) -> int:
     preflight.check_files(files)
     conf = config.configuration(files)
     preflight.check_privileges("the conversion of a host")
+    if args.compare:
+        return _compare(files)
     action = control.BACK if args.back else control.DRY_RUN if args.dry_run else control.CONVERT
     try:
         for answer in control.ask(conf.state_path, action):
@@ -29,3 +32,14 @@ def host(args: argparse.Namespace) -> int:
             control.UNREACHABLE,
         ) from None
     raise CommandError("the agent has ended before the work was done: see its log, start it, and run this again")
+
+
+def _compare(files: Sequence[str]) -> int:
+    """List packets that the conversion would let through or stop; 1 if there are any."""
+    comparison = main.compare(files, lambda text: print(text, file=sys.stderr, flush=True))
+    if comparison is None:
+        raise CommandError("the server does not respond, so the security groups are unknown", control.UNREACHABLE)
+    for difference in comparison.differences:
+        print(difference.text())
+    print(comparison.text())
+    return 1 if comparison.differences else 0
