@@ -109,8 +109,8 @@ class Routers:
         if not others:
             self._record(router)  # first: an agent that is killed now finds by it what to remove
         for name in others if complete else ():
-            # Its radvd is replaced when ours runs, and its haproxy by the metadata role, when that listens. Its keepalived is
-            # adopted, if the router is still HA.
+            # Its radvd is replaced when ours runs, and its haproxy by the metadata role, when that listens. Its keepalived
+            # is adopted, if the router is still HA.
             has_keepalived = router.ha is not None and name == gateway_namespace(router)
             self._leftovers.end_processes(name, but=(RADVD, HAPROXY, *((KEEPALIVED,) if has_keepalived else ())))
             self._leftovers.end_monitors(name)
