@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.metadata.haproxy import NeutronProxies
 from neutrino.agent.metadata.messages import ProxySettings, RateLimit, Timeouts
 from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
 from neutrino.agent.metadata.sockets import NamespaceSockets
@@ -27,6 +28,7 @@ from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import HOST as MACHINE
 from neutrino.dataplane.netlink.values import address
 from neutrino.dataplane.process.api import Daemon
+from neutrino.dataplane.process.foreign import RealForeignProcesses
 from neutrino.dataplane.process.real import RealProcesses
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import METADATA, AgentState
@@ -163,7 +165,8 @@ class Host:
     async def agent(self) -> AsyncIterator[MetadataRole]:
         watch = Supervisor(self.processes)
         state = AgentState(METADATA, "neutron-metadata-agent", HOST, "N/A")
-        role = MetadataRole(self.feed, self.options, self.daemon, watch, NamespaceSockets(self.namespaces), state)
+        sockets, neutron = NamespaceSockets(self.namespaces), NeutronProxies(RealForeignProcesses(self.namespaces))
+        role = MetadataRole(self.feed, self.options, self.daemon, watch, sockets, neutron, state)
         self.feed.role = role
         task = asyncio.create_task(role.run())
         try:

@@ -126,8 +126,8 @@ class Neutron:
         )
         return directory
 
-    def haproxy(self, namespace: str, address: str = "::", port: int = 9697, ipv6: str = "") -> Path:
-        """Gives the configuration file. `ipv6`: the line with the second address of a network's namespace."""
+    def haproxy_file(self, namespace: str, address: str = "::", port: int = 9697, ipv6: str = "") -> Path:
+        """A configuration file. `ipv6`: the line with the second address of a network's namespace."""
         kind, _, object_id = namespace.partition("-")
         kinds = ("Network", "Router") if kind == "qdhcp" else ("Router", "Network")
         pid_file = self.pids / f"{object_id}.pid.haproxy"
@@ -135,8 +135,11 @@ class Neutron:
         file = self.state_path / "ns-metadata-proxy" / f"{object_id}.conf"
         file.parent.mkdir(exist_ok=True)
         file.write_text(HAPROXY.format(address=address, port=port, ipv6=ipv6, **values))
-        self.start(namespace, f"haproxy-{object_id}", "haproxy", "-f", str(file))
         return file
+
+    def haproxy(self, namespace: str) -> None:
+        file = self.haproxy_file(namespace)
+        self.start(namespace, f"haproxy-{namespace.partition('-')[2]}", "haproxy", "-f", str(file))
 
     def radvd(self, router_id: str, device: str, prefix: str) -> Path:
         file = self.state_path / "ra" / f"{router_id}.radvd.conf"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import socket
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from neutrino import __version__
 from neutrino.agent.dhcp.config import DhcpSettings
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, connect, listen
+from neutrino.agent.metadata.haproxy import NeutronProxies
 from neutrino.agent.metadata.messages import (
     AGENT_MESSAGES,
     PROXY_MESSAGES,
@@ -27,7 +30,7 @@ from neutrino.agent.metadata.messages import (
 )
 from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
 from neutrino.agent.runtime.supervisor import Supervisor
-from neutrino.dataplane.process.api import Daemon
+from neutrino.dataplane.process.api import Daemon, ForeignProcess
 from neutrino.feed.state import StateChange
 from neutrino.model.agents import METADATA, AgentState
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
@@ -37,6 +40,8 @@ from tests.fakes.process import FakeProcesses
 from tests.support.metadata import HOST, Feed, dhcp_port, network, port, router_of
 from tests.support.unsynced import eventually
 
+HAPROXY = ForeignProcess(11, ("haproxy", "-f", "/var/lib/neutron/ns-metadata-proxy/blue.conf"))
+OPERATORS = ForeignProcess(12, ("haproxy", "-f", "/etc/haproxy/haproxy.cfg"))
 BLUE, RED = network("blue", "10.0.0.0/24", "fd00::/64"), network("red")
 VM = port("blue", 5, "10.0.0.5")
 ROUTED = port("green", 6, "10.0.1.6")
@@ -136,8 +141,11 @@ class AnySockets:
 
 
 class Agent:
+    """The role on a host with haproxy processes of Neutron's agents."""
+
     def __init__(self, directory: Path, cache: Cache, *, synced: bool) -> None:
         self.feed = Feed()
+        self.signals: list[tuple[ForeignProcess, int]] = []
         dhcp = DhcpSettings(HOST, str(directory), enable_isolated_metadata=True)
         options = MetadataOptions(str(directory / "metadata_proxy"), 9697, dhcp, ProxySettings())
         described = AgentState(METADATA, "neutron-metadata-agent", HOST, "N/A")
@@ -147,6 +155,7 @@ class Agent:
             Daemon("metadata", ("metadata",)),
             Supervisor(FakeProcesses()),
             AnySockets(),
+            NeutronProxies(self),
             described,
         )
         for kind, each in cache.objects():
@@ -154,6 +163,19 @@ class Agent:
             self.role.changed(StateChange(kind, each.id, None, each))
         if synced:
             self.synced()
+
+    def inside(self, namespace: str) -> list[ForeignProcess]:
+        return [HAPROXY, OPERATORS] if namespace == "qdhcp-blue" else []
+
+    def by_namespace(self, namespaces: Collection[str]) -> dict[str, list[ForeignProcess]]:
+        return {name: self.inside(name) for name in namespaces}
+
+    def send(self, process: ForeignProcess, number: int) -> bool:
+        self.signals.append((process, number))
+        return True
+
+    def stop(self, process: ForeignProcess, *, kill: bool = False) -> None:
+        raise AssertionError("requests would be broken off")
 
     def synced(self) -> None:
         self.feed.is_synced = True
@@ -193,6 +215,29 @@ def test_nothing_is_removed_from_the_proxy_before_the_first_sync(cause: str, tmp
                 assert before - process.state() == set()
                 agent.synced()
                 await eventually(lambda: before - process.state(), "stale state stays after the sync")
+        finally:
+            process.stop()
+            await running
+
+    asyncio.run(scenario())
+
+
+def test_neutrons_haproxy_is_ended_after_the_first_sync_when_ours_listens(tmp_path: Path) -> None:
+    process = MetadataProcess(tmp_path / "metadata_proxy")
+
+    async def scenario() -> None:
+        running = asyncio.create_task(asyncio.to_thread(process.run))
+        await eventually(process.path.exists, "the proxy does not listen")
+        try:
+            async with Agent(tmp_path, Cache(), synced=False) as agent:
+                await agent.has_sent()
+                await eventually(lambda: "qdhcp-blue" in process.listeners, "the proxy does not listen there")
+                assert agent.signals == []
+                agent.synced()
+                await eventually(lambda: bool(agent.signals), "haproxy is not ended")
+                assert agent.signals == [(HAPROXY, signal.SIGUSR1)]
+            async with Agent(tmp_path, Cache(), synced=True) as agent:  # an agent that was killed in between
+                await eventually(lambda: agent.signals == [(HAPROXY, signal.SIGUSR1)], "haproxy is not ended")
         finally:
             process.stop()
             await running

@@ -10,6 +10,7 @@ from oslo_config import cfg
 
 from neutrino import private
 from neutrino.agent.dhcp.config import DhcpSettings
+from neutrino.agent.metadata.haproxy import NeutronProxies
 from neutrino.agent.metadata.messages import ProxySettings, RateLimit, Timeouts
 from neutrino.agent.metadata.role import MetadataOptions, MetadataRole
 from neutrino.agent.metadata.sockets import NamespaceSockets
@@ -18,6 +19,7 @@ from neutrino.agent.runtime.options import read_settings
 from neutrino.agent.runtime.supervisor import Supervisor
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import Daemon
+from neutrino.dataplane.process.foreign import RealForeignProcesses
 from neutrino.dataplane.process.real import RealProcesses
 from neutrino.errors import RefusedToStart
 from neutrino.model import agents
@@ -36,6 +38,7 @@ def build(context: RoleContext) -> MetadataRole:
         daemon(conf),
         Supervisor(processes, action=conf.agent.check_child_processes_action),
         NamespaceSockets(namespaces, conf.metadata_backlog),
+        NeutronProxies(RealForeignProcesses(namespaces)),
         describe(conf),
         context.report_soon,
     )

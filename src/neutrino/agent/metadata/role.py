@@ -2,6 +2,9 @@
 
 On each connection to the proxy the role receives the proxy's listeners, sends all instances, then only changes. Before the
 first `synced` nothing is removed: the proxy's state may be newer than the cache.
+
+A haproxy of Neutron's agent in a namespace is ended when our proxy listens there. That is checked once for each connection
+to the proxy, so that an agent that was killed in between is followed by one that completes it, and for new listeners.
 """
 
 import asyncio
@@ -18,6 +21,7 @@ from neutrino.agent.dhcp.network import NAMESPACE_PREFIX
 from neutrino.agent.metadata import counts
 from neutrino.agent.metadata.channel import Channel, ChannelClosed, connect
 from neutrino.agent.metadata.desired import NETWORK, DesiredMetadata, ListenerPlan, plan_listeners
+from neutrino.agent.metadata.haproxy import NeutronProxies
 from neutrino.agent.metadata.messages import (
     PROXY_MESSAGES,
     Hello,
@@ -58,6 +62,7 @@ class MetadataRole:
     daemon: Daemon
     supervisor: Supervisor
     sockets: NamespaceSockets
+    neutron: NeutronProxies
     description: agents.AgentState
     report_soon: Callable[[], None] = lambda: None
     name: str = dataclasses.field(default="metadata", init=False)
@@ -116,7 +121,9 @@ class MetadataRole:
         finally:
             channel.socket.close()
         plan = self._plan(hello.listeners, complete=self.feed.is_synced).text()
-        return Drift(self.name, plan, dict(self._desired.problems))
+        others = await asyncio.to_thread(self.neutron.find, self._desired.listeners)
+        lines = [*plan.splitlines(), *(f"metadata: end haproxy of Neutron's agent in {name}" for name in others)]
+        return Drift(self.name, "\n".join(lines), dict(self._desired.problems))
 
     def _render(self) -> None:
         before = dict(self._desired.problems)
@@ -219,6 +226,7 @@ class MetadataRole:
         self._listeners = dict(hello.listeners)
         messages: list[msgspec.Struct] = [TakeOver(self.options.settings)]
         sent_as: bool | None = None  # whether all ports were sent as a snapshot; None: not yet
+        replaced = False  # whether all namespaces were searched for haproxy
         delay = FIRST_CHECK
         while not closed.is_set():
             self._dirty.clear()  # before the state is read: a later change sets it again
@@ -234,6 +242,12 @@ class MetadataRole:
             plan = self._plan(self._listeners, complete=self._synced)
             self._listeners, problems = await asyncio.to_thread(self._apply, channel, messages, plan, self._listeners)
             messages = []
+            if self._synced and (plan.open or not replaced):
+                # Also where ours cannot be opened: haproxy may have the address. It is tried again soon.
+                await asyncio.to_thread(
+                    self.neutron.end, plan.open.keys() if replaced else {*plan.open, *self._listeners}
+                )
+                replaced = True
             self._set_problems(problems)
             self._set_proxy_problem("")
             delay = min(2 * delay, CHECK_SECONDS) if plan.missing or problems else CHECK_SECONDS

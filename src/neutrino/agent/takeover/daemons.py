@@ -119,7 +119,7 @@ def _read(namespace: str, processes: Sequence[ForeignProcess]) -> Iterator[Saved
         program = neutron_daemon(process, object_id) if object_id else ""
         started = circumstances(process.pid) if program else None
         # keepalived and shells have children with their own command line.
-        if started is None or any((each.pid, each.argv) == (started.parent, process.argv) for each in processes):
+        if started is None or any((each.pid, each.argv) == (process.parent, process.argv) for each in processes):
             continue
         yield SavedDaemon(
             program,

@@ -59,7 +59,6 @@ class RealForeignProcesses:
 class Circumstances:
     """How a process was started, apart from its command line and namespace."""
 
-    parent: int
     directory: str
     environment: Mapping[str, str]
 
@@ -67,14 +66,13 @@ class Circumstances:
 def circumstances(pid: int) -> Circumstances | None:
     """None for a process that has exited."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         directory = os.readlink(f"/proc/{pid}/cwd")
         entries = Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
     except OSError:
         return None
     # A process that has set its title has overwritten a part of its environment.
     environment = {key: value for key, is_entry, value in (each.partition("=") for each in entries) if is_entry and key}
-    return Circumstances(int(stat[1]), directory, environment)
+    return Circumstances(directory, environment)
 
 
 def pids() -> Iterator[int]:
