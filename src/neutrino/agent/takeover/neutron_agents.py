@@ -32,7 +32,7 @@ def running_agents(processes: ForeignProcesses) -> list[NeutronAgent]:
     return [
         NeutronAgent(name, process.pid, _unit(process.pid))
         for process in _parents(processes.inside(""))
-        for name in sorted(process.programs & STOPPED)
+        for name in sorted({program.rstrip(":") for program in process.programs} & STOPPED)
     ]
 
 
