@@ -19,6 +19,7 @@ from neutrino.server.hosts.queries import HostQueries
 from neutrino.server.main import Server
 from neutrino.server.scheduling.scheduler import Sweeper
 from neutrino.takeover import checks, opening
+from neutrino.takeover.finishing import finish
 from tests.api.agents import report, set_clock, switch
 from tests.api.client import Api
 from tests.api.conftest import configuration_text, start
@@ -202,6 +203,55 @@ def test_hosts_that_are_not_converted_are_named(server: Server, admin: Api) -> N
     admin.network()
 
 
+def test_phases(server: Server) -> None:
+    phases = [opening.read_state(server.db).phase]
+    imported(server, "1", final=False, started_at="2026-11-18T08:00:00Z")
+    phases.append(opening.read_state(server.db).phase)
+    imported(server, "2")
+    phases.append(opening.read_state(server.db).phase)
+    opening.open_writes(server.db)
+    phases.append(opening.read_state(server.db).phase)
+    finish(server.db)
+    assert [*phases, opening.read_state(server.db).phase] == ["none", "imported", "frozen", "open", "finished"]
+
+
+@pytest.mark.every_database
+def test_the_end_removes_agents_that_reported_nothing_since(server: Server, admin: Api) -> None:
+    """One with a network on it stays, and is named."""
+    for host in ("busy", "gone"):
+        report(server, DHCP, host)
+    network = admin.network()
+    admin.subnet(network)
+    agents = {one["host"]: one["id"] for one in admin.get("/agents").expect(200).body["agents"]}
+    placed = t.network_dhcp_agents
+    with server.db.transaction() as tx:
+        tx.execute(sa.delete(placed))
+        tx.execute(sa.insert(placed).values(network_id=network["id"], agent_id=agents["busy"], requested=False))
+        tx.execute(sa.update(t.agents).values(heartbeat_timestamp="2026-11-18T09:00:00Z"))
+    report(server, DHCP, "converted")
+    imported(server, opened_at=AT)
+    done = finish(server.db)
+    assert (done.removed, done.serving) == (("DHCP agent on gone",), ("DHCP agent on busy",))
+    assert {one["host"] for one in admin.get("/agents").body["agents"]} == {"busy", "converted"}
+    for words in ("RabbitMQ", "neutron@db", "DHCP agent on busy"):
+        assert words in done.to_text()
+    with pytest.raises(checks.Refused, match="no way back"):
+        opening.last_import_to_export(server.db)
+    with pytest.raises(checks.Refused, match="finished already"):
+        finish(server.db)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"), [(None, "nothing was imported"), ({}, "takeover open"), ({"opened_at": AT}, "1 hosts have")]
+)
+def test_what_cannot_be_finished(server: Server, values: dict[str, Any] | None, words: str) -> None:
+    switch(server, "left", **OVS_OF_NEUTRON)
+    if values is not None:
+        imported(server, **values)
+    with pytest.raises(checks.Refused, match=words):
+        finish(server.db)
+
+
 def test_the_commands(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/ours.sqlite"
     server = start(tmp_path, url)
@@ -220,5 +270,9 @@ def test_the_commands(tmp_path: Path) -> None:
         assert (done.status, "left" in done.error) == (1, True)
         assert run_neutrino(["takeover", "open", *common, "--despite-hosts", "left"]).status == 0
         assert run_neutrino(["takeover", "status", *common]).status == 0
+        assert run_neutrino(["takeover", "finish", *common]).status == 1
+        done = run_neutrino(["takeover", "finish", *common, "--despite-hosts", "left"])
+        assert (done.status, "to remove by hand" in done.out) == (0, True)
+        assert "phase: finished" in run_neutrino(["takeover", "status", *common]).out
     finally:
         server.close()

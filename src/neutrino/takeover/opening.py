@@ -70,7 +70,7 @@ class State:
             f"phase: {self.phase}",
             *self._phase_lines(last),
             f"{len(self.converted)} of {len(self.converted) + len(self.left)} hosts are converted"
-            + (f"; with Neutron's agents: {_listed(self.left)}" if self.left else ""),
+            + (f"; with Neutron's agents: {listed(self.left)}" if self.left else ""),
         ]
         return "".join(f"{line}\n" for line in lines)
 
@@ -131,7 +131,7 @@ def open_writes(db: Database, despite: Collection[str] = ()) -> State:
     left = [host for host in state.left if host not in despite]
     if left:
         raise Refused(
-            f"{len(left)} hosts have Neutron's agents, which would not learn of any change: {_listed(left)}. Convert "
+            f"{len(left)} hosts have Neutron's agents, which would not learn of any change: {listed(left)}. Convert "
             "them, delete their agents, or name those that are out of use with --despite-hosts"
         )
     at = now()
@@ -144,6 +144,7 @@ def open_writes(db: Database, despite: Collection[str] = ()) -> State:
     return read_state(db)
 
 
-def _listed(hosts: Collection[str]) -> str:
+def listed(hosts: Collection[str]) -> str:
+    """The first names, and how many more there are."""
     shown = sorted(hosts)[:_SHOWN]
     return ", ".join(shown) + (f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else "")

@@ -208,7 +208,7 @@ def _delete(tx: Transaction, table: sa.Table, condition: sa.ColumnElement[bool])
         ids = [row["id"] for row in rows]
         if not ids:
             return
-        for column in _referring(table):
+        for column in referring(table):
             refers = column.in_(ids)
             if column.nullable:
                 tx.execute(sa.update(column.table).where(refers).values({column.name: None}))
@@ -224,7 +224,7 @@ def _delete(tx: Transaction, table: sa.Table, condition: sa.ColumnElement[bool])
     tx.execute(sa.delete(table).where(condition))
 
 
-def _referring(table: sa.Table) -> Iterator[sa.Column[object]]:
+def referring(table: sa.Table) -> Iterator[sa.Column[object]]:
     """Columns with a foreign key to the table."""
     for other in t.metadata.sorted_tables:
         for column in other.columns:

@@ -41,9 +41,11 @@ def add_arguments(takeover: Parser, config: Parser) -> None:
     what.add_argument("--back", action="store_true", help="restore what was there before the conversion")
     takeover.add_command("status", parents=[config], help="show imports, and which hosts are converted")
     opening = takeover.add_command("open", parents=[config], help="complete it: requests may write")
-    opening.add_argument(
-        "--despite-hosts", metavar="HOST,…", default="", help="hosts that are out of use and need no conversion"
-    )
+    finish = takeover.add_command("finish", parents=[config], help="after `open`: give up the way back to Neutron")
+    for command in (opening, finish):
+        command.add_argument(
+            "--despite-hosts", metavar="HOST,…", default="", help="hosts that are out of use and need no conversion"
+        )
 
 
 def _add_source(command: Parser) -> None:

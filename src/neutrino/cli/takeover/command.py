@@ -16,6 +16,7 @@ from neutrino.cli.takeover.arguments import VARIABLE
 from neutrino.cli.takeover.host import host
 from neutrino.cli.takeover.verify import verify
 from neutrino.takeover import opening, run
+from neutrino.takeover.finishing import finish
 from neutrino.takeover.importer import Progress
 from neutrino.takeover.report import Report
 from neutrino.takeover.source import parse_url
@@ -29,7 +30,7 @@ def takeover(args: argparse.Namespace) -> int:
         return verify(args, _progress())
     if args.action == "host":
         return host(args)
-    return _state(args) if args.action in ("status", "open") else _copy(args)
+    return _state(args) if args.action in ("status", "open", "finish") else _copy(args)
 
 
 def _progress() -> Progress:
@@ -39,12 +40,16 @@ def _progress() -> Progress:
 def _state(args: argparse.Namespace) -> int:
     """Show the state of the takeover on our side, or complete it."""
     with opened(read_configuration(args)) as db:
-        if args.action == "open":
-            state = opening.open_writes(db, [host for host in args.despite_hosts.split(",") if host])
-        else:
-            state = opening.read_state(db)
+        if args.action == "finish":
+            print(finish(db, _hosts(args)).to_text(), end="")
+            return 0
+        state = opening.open_writes(db, _hosts(args)) if args.action == "open" else opening.read_state(db)
     print(state.to_text(), end="")
     return 1 if state.is_frozen or not state.imports else 0
+
+
+def _hosts(args: argparse.Namespace) -> list[str]:
+    return [host for host in args.despite_hosts.split(",") if host]
 
 
 def _copy(args: argparse.Namespace) -> int:
