@@ -23,6 +23,7 @@ class L3Options:
     state_path: str = ""
     integration_bridge: str = "br-int"
     veth: bool = False  # devices are veth pairs: internal ports do not survive a restart of a userspace vswitchd
+    keeps_devices: bool = False  # those that exist stay what they are, internal ports or veth pairs
     metadata_port: int = 0  # where the metadata process listens in each namespace; 0: it does not
     # Directories of the daemons' files: DHCPv6 clients, keepalived, radvd; empty: below state_path.
     pd_confs: str = ""
@@ -101,6 +102,7 @@ def l3_options(conf: cfg.ConfigOpts) -> L3Options:
         state_path=conf.state_path,
         integration_bridge=conf.ovs.integration_bridge,
         veth=conf.ovs_use_veth or conf.ovs.datapath_type != "system",
+        keeps_devices=not conf.ovs_use_veth,
         metadata_port=conf.metadata_port if conf.enable_metadata_proxy else 0,
         pd_confs=conf.pd_confs,
         ha_confs_path=conf.ha_confs_path,

@@ -15,8 +15,9 @@ one. Before the first `synced` nothing is removed from it: routers that the agen
 import dataclasses
 import ipaddress
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from neutrino import daemon_files, private
 from neutrino.agent.l3.config import L3Options
@@ -74,6 +75,7 @@ def render_fip(
         },
         device_prefixes=(AGENT_GATEWAY, TO_ROUTER),
         plugs=(render_plug(outside, gateway, options),),
+        keeps_devices=options.keeps_devices,
     )
 
 
@@ -117,11 +119,20 @@ class FipNamespaces:
         """Before `qrouter-…` is reconciled: its veth pair needs an address, and a namespace for its other end."""
         gateway = agent_gateway(router)
         if gateway is not None:
-            self.links.allocate(router.id)
+            self.links.allocate(router.id, self._existing(gateway.network_id))
             with self._lock:
                 private.own_directory(self._records)
                 (self._records / gateway.network_id).touch()  # before the namespace: removal goes by records
                 self.services.create(fip_namespace(gateway.network_id))
+
+    def _existing(self, network_id: str) -> dict[str, ipaddress.IPv4Network]:
+        """The /31 of each veth pair that is there, by its device: of routers whose links are not in our file yet."""
+        name, found = fip_namespace(network_id), dict[str, ipaddress.IPv4Network]()
+        if self.services.exists(name):
+            for each in self.services.netlink.read(name).addresses:
+                if each.device.startswith(TO_ROUTER) and each.version == 4:
+                    found[each.device] = ipaddress.IPv4Interface(each.address).network
+        return found
 
     def reconcile(self) -> int:
         """All such namespaces of the host; those without a router are removed. How many changes that took."""
@@ -190,11 +201,18 @@ class LinkLocals:
         pair = self._pairs.get(router_id)
         return (str(pair[0]), str(pair[1])) if pair is not None else None
 
-    def allocate(self, router_id: str) -> Link | None:
+    def allocate(
+        self, router_id: str, existing: Mapping[str, ipaddress.IPv4Network] = MappingProxyType({})
+    ) -> Link | None:
+        """`existing`: pairs that are there, by device in `fip-…`, as a Neutron agent has created them: they stay."""
         with self._lock:
             if router_id not in self._pairs:
                 used = set(self._pairs.values())
-                free = next((pair for pair in POOL.subnets(new_prefix=31) if pair not in used), None)
+                own = existing.get(device(TO_ROUTER, router_id))
+                wanted = (own,) if own is not None and _is_pair(own) else ()
+                free = next((pair for pair in wanted if pair not in used), None)
+                used |= set(existing.values())
+                free = free or next((pair for pair in POOL.subnets(new_prefix=31) if pair not in used), None)
                 if free is None:
                     raise OSError(f"{LINKS_FILE}: all of {POOL} is used by routers with floating IPs")
                 self._write({**self._pairs, router_id: free})
@@ -211,6 +229,10 @@ class LinkLocals:
         self._pairs = pairs
 
 
+def _is_pair(network: ipaddress.IPv4Network) -> bool:
+    return network.prefixlen == 31 and network.subnet_of(POOL)
+
+
 def _parse(text: str) -> dict[str, ipaddress.IPv4Network]:
     pairs: dict[str, ipaddress.IPv4Network] = {}
     for line in text.splitlines():
@@ -219,6 +241,6 @@ def _parse(text: str) -> dict[str, ipaddress.IPv4Network]:
             pair = ipaddress.IPv4Network(network)
         except ValueError:
             continue  # a truncated line, after a loss of power: the router gets another
-        if comma and pair.prefixlen == 31 and pair.subnet_of(POOL) and pair not in pairs.values():  # never one for two
+        if comma and _is_pair(pair) and pair not in pairs.values():  # never one for two
             pairs[router_id] = pair
     return pairs

@@ -159,6 +159,7 @@ def render(
             others_routes=frozenset((STATIC,) if ha else ()),  # and routes
             others_tables=frozenset(table for part in parts for table in part.others_tables),
             plugs=tuple(sorted((plug for part in parts for plug in part.plugs), key=lambda each: each.name)),
+            keeps_devices=namespace.options.keeps_devices,
             tables=_tables(namespace.name, [table for part in parts for table in part.tables]),
         ),
         namespace,

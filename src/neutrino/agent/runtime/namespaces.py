@@ -47,6 +47,7 @@ PROMOTE = "net/ipv4/conf/all/promote_secondaries"
 
 IPV6_OFF = "net/ipv6/conf/all/disable_ipv6"
 
+_INTERNAL = ("openvswitch", "tun")  # kinds of internal ports, on the kernel's and on the userspace datapath
 _DELETABLE = ("veth", "bridge")  # other kinds are internal ports, which only the switch can remove
 
 
@@ -103,6 +104,8 @@ class DesiredNamespace:
     others_routes: frozenset[int] = frozenset()
     """Protocols of routes that a daemon sets, as keepalived does: undesired ones stay."""
     plugs: tuple[Plug, ...] = ()
+    keeps_devices: bool = False
+    """A plugged device that exists stays what it is, a veth pair or an internal port: plugging it anew loses packets."""
     tables: tuple[Table, ...] = ()  # of nft; planned by themselves (`service_namespaces.plan_tables`)
 
 
@@ -123,6 +126,25 @@ class NamespacePlan:
         lines += [f"device {name} has to be plugged" for name in self.missing]
         lines += [f"device {name} has to be unplugged" for name in self.stale]
         return "\n".join(f"{self.namespace or 'host'} {line}" for line in lines)
+
+
+def as_plugged(desired: DesiredNamespace, actual: NamespaceState) -> DesiredNamespace:
+    """The namespace with those devices as internal ports that are internal ports, and as veth pairs that are such."""
+    if not desired.keeps_devices:
+        return desired
+    plugs = {plug.name: plug for plug in desired.plugs}
+    devices = {device.name: device for device in desired.devices}
+    for device in desired.devices:
+        plug, found = plugs.get(device.peer or device.name), actual.devices.get(device.name, Device(""))
+        if plug is None:
+            continue
+        if not plug.internal and found.kind in _INTERNAL:
+            devices[device.name] = dataclasses.replace(device, peer="", alias="", tx_checksum=None)
+            plugs[plug.name] = dataclasses.replace(plug, name=device.name, internal=True)
+        elif plug.internal and found.kind == "veth" and found.peer_namespace == HOST:
+            devices[device.name] = dataclasses.replace(device, peer=found.peer)
+            plugs[plug.name] = dataclasses.replace(plug, name=found.peer, internal=False)
+    return dataclasses.replace(desired, devices=tuple(devices.values()), plugs=tuple(plugs.values()))
 
 
 def sysctls_to_read(desired: DesiredNamespace) -> tuple[str, ...]:

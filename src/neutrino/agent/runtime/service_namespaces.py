@@ -3,7 +3,7 @@
 A port is plugged by its id, as instances are: the L2 role notices an interface with the id and wires it like any other. On
 the kernel datapath the device is an internal port, which ovs-vswitchd creates in the host's namespace and which is then
 moved into the service's namespace. On the userspace datapath it is a veth pair, as an internal port there does not survive
-a restart of ovs-vswitchd.
+a restart of ovs-vswitchd. One that a Neutron agent has plugged stays until then (`as_plugged`).
 
 A port outlives its device: when an agent is killed, or a change fails, between the removal of the one and of the other. So
 stale ports are found in the database, by the namespace that each of them names, and not by the devices in the namespace.
@@ -20,6 +20,7 @@ from neutrino.agent.runtime.namespaces import (
     DesiredNamespace,
     NamespacePlan,
     Plug,
+    as_plugged,
     plan_namespace,
     plan_outer_ends,
     sysctls_to_read,
@@ -75,8 +76,9 @@ class ServiceNamespaces:
         """What `reconcile` would change, as lines."""
         if not self.exists(desired.name):
             return [f"{desired.name} has to be created"]
-        snapshot = self.ovsdb().read()
-        plugs, state = self._plan_plugs(desired.name, desired.plugs, snapshot), self._read(desired)
+        snapshot, state = self.ovsdb().read(), self._read(desired)
+        desired = as_plugged(desired, state)
+        plugs = self._plan_plugs(desired.name, desired.plugs, snapshot)
         other_kind = _misplaced(desired, state, snapshot)
         others = [f"{desired.name} port {name} has to be plugged anew" for name in other_kind]
         # A port whose device is there shows by its device.
@@ -99,20 +101,21 @@ class ServiceNamespaces:
 
         Not `complete`: desired state is from the cache and may be older than actual state. Nothing is removed or replaced.
         """
-        state, unplugged = self._prepare(desired, complete)
+        desired, state, unplugged = self._prepare(desired, complete)
         plan = plan_namespace(desired, state, complete=complete)
         changed = self._apply_tables(desired, complete, on_tables)  # before addresses: no packet leaves untranslated
         changed += unplugged + self._apply(desired, state, plan, unplug, complete)
         return Reconciled(changed, state, plan.changes)
 
-    def _prepare(self, desired: DesiredNamespace, complete: bool) -> tuple[NamespaceState, int]:
+    def _prepare(self, desired: DesiredNamespace, complete: bool) -> tuple[DesiredNamespace, NamespaceState, int]:
         """Create the namespace and its internal ports, if they are missing.
 
-        Gives its actual state, and how many ports were unplugged: of the other kind, of a Neutron agent or because
-        `ovs_use_veth` was changed, or on another bridge, because `external_network_bridge` was.
+        Gives its desired state, with the devices that stay as they are; its actual state; and how many ports were
+        unplugged: of the other kind, as `ovs_use_veth` was changed, or on another bridge, as `external_network_bridge` was.
         """
         self.create(desired.name)
         state = self._read(desired)
+        desired = as_plugged(desired, state)
         others: list[str] = []
         with contextlib.suppress(OvsdbError):  # raised again when devices are plugged: tables come before that
             others = _misplaced(desired, state, self.ovsdb().read()) if complete else []
@@ -122,7 +125,7 @@ class ServiceNamespaces:
             state = self._read(desired)
         missing = [plug.name for plug in desired.plugs if plug.internal and plug.name not in state.devices]
         if not missing:
-            return state, len(others)
+            return desired, state, len(others)
         self._plug(desired.plugs, desired.name)
         # ovs-vswitchd creates the device some time after its row is committed.
         deadline = time.monotonic() + DEVICE_SECONDS
@@ -131,7 +134,8 @@ class ServiceNamespaces:
                 raise NetlinkError(f"ovs-vswitchd has not created {', '.join(waiting)}")
             time.sleep(0.01)
         self.netlink.apply(HOST, [MoveDevice(name, desired.name) for name in missing])
-        return self._read(desired), len(others)  # with the new devices: their addresses are planned in the same round
+        # With the new devices: their addresses are planned in the same round.
+        return desired, self._read(desired), len(others)
 
     def _apply_tables(self, desired: DesiredNamespace, complete: bool, on_tables: Callable[[Tables], None]) -> int:
         if self.nft is None:
