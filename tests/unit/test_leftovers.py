@@ -12,10 +12,13 @@ import pytest
 
 from neutrino.agent.dhcp.network import NAMESPACE_KIND
 from neutrino.agent.l3.names import FIP_KIND, PLUGGED, ROUTER_KIND, SNAT_KIND
+from neutrino.agent.l3.services.keepalived.render import primary_address
 from neutrino.agent.leftovers.host import Leftovers
 from neutrino.agent.leftovers.recognise import LeftoverKind, neutron_daemon, obstacle, stale_ports
 from neutrino.dataplane.iptables.api import without_neutron
+from neutrino.dataplane.netlink.api import SetItem, SetVeth
 from neutrino.dataplane.netlink.values import HOST, Device
+from neutrino.dataplane.netlink.values import address as device_address
 from neutrino.dataplane.ovsdb.api import MARK, OWNER, Interface, SetPort
 from neutrino.dataplane.process.api import ForeignProcess
 from tests.support.dhcp_fakes import DhcpHost
@@ -319,13 +322,27 @@ def test_a_namespace_of_a_router_that_is_served_here_is_taken_over(tmp_path: Pat
     run(host, test, synced=False)
 
 
-def test_the_other_agents_radvd_is_killed_when_ours_runs(tmp_path: Path) -> None:
-    """On SIGTERM it would withdraw the default route of all instances; a keepalived is ended first, as usual."""
+ADVERTISED = msgspec.structs.replace(
+    interface(1, address("2001:db8:1::1", "2001:db8:1::/64", ra_mode="slaac")), id=PORT
+)
+KEEPALIVED = ForeignProcess(14, ("keepalived", "-P", "-f", f"/x/{ROUTER}/keepalived.conf"), started=7)
+
+
+@pytest.mark.parametrize("kind", ["legacy", "HA", "distributed"])
+def test_the_other_agents_radvd_is_killed_when_ours_runs(tmp_path: Path, kind: str) -> None:
+    """On SIGTERM it would withdraw the default route of all instances."""
     host = RouterHost(tmp_path)
-    own = address("2001:db8:1::1", "2001:db8:1::/64", ra_mode="slaac")
-    served = router(msgspec.structs.replace(interface(1, own), id=PORT), id=ROUTER, gateway=None)
+    more = {"HA": {"ha": membership()}, "distributed": {"distributed": True}}.get(kind, {})
+    served = router(ADVERTISED, id=ROUTER, gateway=None, **more)  # type: ignore[arg-type]
     haproxy = ForeignProcess(13, ("haproxy", "-f", f"/x/{ROUTER}.conf"))
-    host.leave(f"qrouter-{ROUTER}", processes=(RADVD, haproxy, SHELL))
+    keepalived = (KEEPALIVED,) if kind == "HA" else ()
+    host.leave(f"qrouter-{ROUTER}", processes=(RADVD, haproxy, *keepalived, SHELL))
+    if kind == "HA":  # this host is active: keepalived has set VRRP's own address
+        ha = served.ha
+        assert ha is not None
+        name = f"ha-{ha.interface.id[:11]}"
+        pair = SetVeth(name, f"tap{ha.interface.id[:11]}", HOST, ha.interface.mac_address, ha.interface.mtu)
+        host.netlink.apply(f"qrouter-{ROUTER}", [pair, SetItem(device_address(name, primary_address(ha)))])
     running: list[bool] = []
     host.foreign.on_end = lambda process: running.append(f"radvd {ROUTER}" in host.processes.running())
 
