@@ -13,7 +13,8 @@ AGENTS: Final = frozenset({
     "neutron-metering-agent", "neutron-vpn-agent", "neutron-bgp-dragent", "neutron-linuxbridge-agent",
     "neutron-sriov-nic-agent", "neutron-macvtap-agent",
 })  # fmt: skip
-STOPPED: Final = AGENTS - {"neutron-sriov-nic-agent", "neutron-macvtap-agent"}  # those whose work is taken over
+STOPPED: Final = AGENTS - {"neutron-sriov-nic-agent", "neutron-macvtap-agent", "neutron-metadata-agent"}
+"""Those whose work is taken over; but the metadata agent, which changes nothing, has to answer until haproxy is replaced."""
 _UNIT: Final = re.compile(r"/([^/]+\.service)$", re.MULTILINE)
 
 
