@@ -14,7 +14,7 @@ AGENTS: Final = frozenset({
     "neutron-sriov-nic-agent", "neutron-macvtap-agent",
 })  # fmt: skip
 STOPPED: Final = AGENTS - {"neutron-sriov-nic-agent", "neutron-macvtap-agent", "neutron-metadata-agent"}
-"""Those whose work is taken over; but the metadata agent, which changes nothing, has to answer until haproxy is replaced."""
+"""Those whose work is taken over. The metadata agent changes nothing, and has to answer until haproxy is replaced."""
 _UNIT: Final = re.compile(r"/([^/]+\.service)$", re.MULTILINE)
 
 
