@@ -18,13 +18,31 @@ from neutrino.agent.takeover.control import ask, serving
 from neutrino.agent.takeover.conversion import Conversion, Host
 from neutrino.agent.takeover.neutron_agents import NeutronAgent, running_agents
 from neutrino.agent.takeover.phase import Phase, read_phase, write_phase
-from neutrino.agent.takeover.snapshot import HostSnapshot, SavedBridge, SnapshotError, read_snapshot, write_snapshot
+from neutrino.agent.takeover.snapshot import (
+    HostSnapshot,
+    SavedBridge,
+    SavedNamespace,
+    SnapshotError,
+    read_snapshot,
+    write_snapshot,
+)
+from neutrino.dataplane.netlink.values import address, route, rule
+from neutrino.dataplane.openflow.api import Meter
 from neutrino.dataplane.probes.api import Loss, Probe
 from neutrino.dataplane.process.api import ForeignProcess
 
 PROBE = Probe("tap1", 5, "fa:16:3e:00:00:01", "10.0.0.5", "10.0.0.1")
+NAMESPACE = SavedNamespace(
+    {4: "*nat\nCOMMIT\n"},
+    ("lo", "qr-1"),
+    frozenset({address("qr-1", "10.0.0.1/24")}),
+    frozenset({route("0.0.0.0/0", "qr-1", "10.0.0.254")}),
+    frozenset({rule(57481, source="10.0.0.5/32", table=16)}),
+)
 SNAPSHOT = HostSnapshot(
-    "2026-11-18T10:00:00+00:00", {"br-int": SavedBridge(("cookie=0x1,table=0,priority=0 actions=drop",))}, {}
+    "2026-11-18T10:00:00+00:00",
+    {"br-int": SavedBridge(("cookie=0x1,table=0,priority=0 actions=drop",), {7: Meter(100)})},
+    {"qrouter-1": NAMESPACE},
 )
 
 
@@ -189,6 +207,20 @@ def test_what_turns_a_conversion_back(
         assert reason in text
         assert "as it was before the conversion" in text
         assert (place.restored, read_phase(tmp_path), place.prober.closed) == (1, Phase.NONE, True)
+
+    run(tmp_path, work, monkeypatch)
+
+
+def test_a_failure_before_the_roles_are_admitted_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(place: Place) -> None:
+        (tmp_path / "takeover").mkdir()
+        (tmp_path / "takeover" / "snapshot.json").mkdir()  # as a full disk: the snapshot cannot be written
+        status, text = await place.ask("convert")
+        assert status == 1
+        assert "nothing was changed" in text
+        assert (place.restored, place.gate.is_open) == (0, False)
 
     run(tmp_path, work, monkeypatch)
 

@@ -72,6 +72,8 @@ class Commands:
             raise
         except Exception as error:  # whatever it is, a host that is half converted is worse than Neutron's
             LOG.exception("the conversion failed")
+            if await asyncio.to_thread(self.read_phase) is Phase.NONE:
+                return Answer(f"not converted, and nothing was changed: {error}", REFUSED)
             say(f"failed: {error}; turning back")
             back = await self._give_back(say)
             return Answer(f"not converted: {error}. {back.text}", REFUSED)

@@ -98,7 +98,7 @@ def write_snapshot(state_path: str | Path, snapshot: HostSnapshot) -> Path:
     """Only its owner can read it: files of daemons have passwords."""
     private.own_directory(directory(state_path))
     path = directory(state_path) / FILE
-    daemon_files.write(path, msgspec.json.encode(snapshot, order="deterministic").decode())
+    daemon_files.write(path, msgspec.json.encode(snapshot).decode())
     return path
 
 
