@@ -203,6 +203,20 @@ def test_hosts_that_are_not_converted_are_named(server: Server, admin: Api) -> N
     admin.network()
 
 
+def test_a_server_that_starts_while_it_is_frozen_begins_when_it_is_opened(server: Server) -> None:
+    """Opened before the first sweep, too; once."""
+    imported(server)
+    begun: list[str] = []
+    sweeper = Sweeper([server.scheduler], server.registry, 1.0, server.stop, {}, lambda: begun.append("plugins"))
+    sweeper.sweep()
+    assert begun == []
+    opening.open_writes(server.db)
+    asked_again(server)
+    sweeper.sweep()
+    sweeper.sweep()
+    assert begun == ["plugins"]
+
+
 def test_phases(server: Server) -> None:
     phases = [opening.read_state(server.db).phase]
     imported(server, "1", final=False, started_at="2026-11-18T08:00:00Z")

@@ -335,6 +335,29 @@ DIRT: dict[str, tuple[tuple[str, ...], Action, str]] = {
         Action.REFUSED,
         "is bound by ovn",
     ),
+    "leaked segmentation id": (
+        ("UPDATE ml2_vxlan_allocations SET allocated = TRUE WHERE vxlan_vni = 1019",),
+        Action.NOTED,
+        "without a segment",
+    ),
+    "leaked VLAN": (
+        ("UPDATE ml2_vlan_allocations SET allocated = TRUE WHERE vlan_id = 101",),
+        Action.NOTED,
+        "without a segment",
+    ),
+    "another tunnel address": (
+        ("INSERT INTO ml2_vxlan_endpoints (ip_address, udp_port, host) VALUES ('198.51.100.1', 4789, 'compute-1')",),
+        Action.NOTED,
+        "192.0.2.1 by its agent",
+    ),
+    "SR-IOV agent": (
+        (
+            "UPDATE agents SET agent_type = 'NIC Switch agent' "
+            "WHERE agent_type = 'Metadata agent' AND host = 'compute-1'",
+        ),
+        Action.NOTED,
+        "SR-IOV agent on compute-1",
+    ),
     "port without MAC": (
         ("UPDATE ports SET mac_address = NULL WHERE name = 'no-address'",),
         Action.LEFT_OUT,
@@ -364,7 +387,7 @@ def test_a_dirty_database_is_imported_but_for_what_is_left_out(source: sa.Engine
         if action is not Action.REFUSED:
             execute(source, *statements)
     report = imported(source, db)
-    assert {one.action for one in report.deviations} == {Action.REPAIRED, Action.LEFT_OUT}
+    assert {one.action for one in report.deviations} == {Action.REPAIRED, Action.LEFT_OUT, Action.NOTED}
     assert report.counts["ports"].created == report.counts["ports"].read - 1
     assert imported(source, db).written == 0
 

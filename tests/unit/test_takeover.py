@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.server.db import tables as t
+from neutrino.takeover.checks import Refused
 from neutrino.takeover.comparison import Difference, compare, read_answers
 from neutrino.takeover.deviations import Action, Deviations
 from neutrino.takeover.exporter import OWN_TABLES
@@ -16,8 +17,9 @@ from neutrino.takeover.families import families
 from neutrino.takeover.families.networks import identity
 from neutrino.takeover.families.ports import canonical
 from neutrino.takeover.family import Chunk, Pair, Shown, flag, paired, standard, timestamp
+from neutrino.takeover.following import follow
 from neutrino.takeover.report import Report
-from neutrino.takeover.source import Source
+from neutrino.takeover.source import Source, SourceError
 from neutrino.takeover.writer import Counts, unique_names
 
 
@@ -145,3 +147,56 @@ def test_reports_list_every_deviation() -> None:
     text = report.to_text()
     assert "ports: 3 (2 created, 0 updated, 0 deleted)" in text
     assert "and 10 more" in text
+
+
+# --- the import as a mirror -------------------------------------------------------------------------------------------
+
+
+def test_a_mirror_repeats_the_import_and_outlives_failures() -> None:
+    report = Report("import", "db", "2026.2", "")
+    report.counts = {"ports": Counts(read=3, created=2)}
+    rounds = iter([report, SourceError("gone"), SourceError("gone"), report])
+    lines: list[str] = []
+    pauses: list[float] = []
+
+    def import_once() -> Report:
+        one = next(rounds)
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    def wait(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        follow(import_once, 60.0, wait, lines.append)
+    assert pauses == [60.0, 120.0, 240.0, 60.0]
+    assert [line.partition("Z: ")[2] for line in lines] == [
+        "2 created, 0 updated, 0 deleted; 0 deviations",
+        "failed, next try in 120 s: gone",
+        "failed, next try in 240 s: gone",
+        "2 created, 0 updated, 0 deleted; 0 deviations",
+    ]
+
+
+def test_a_mirror_ends_if_it_would_be_refused_again() -> None:
+    def import_once() -> Report:
+        raise Refused("completed")
+
+    with pytest.raises(Refused):
+        follow(import_once, 1.0, lambda seconds: None, lambda line: None)
+
+
+def test_rows_that_are_refused_are_said_in_each_round() -> None:
+    report = Report("import", "db", "2026.2", "")
+    report.deviations.refuse("networksegments", "a", "twice")
+    lines: list[str] = []
+
+    def wait(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        follow(lambda: report, 1.0, wait, lines.append)
+    assert "1 rows, as refused: networksegments a: twice" in lines[0]

@@ -178,9 +178,14 @@ def begin(server: Server) -> None:
     private.close_directory(conf.state_path)
     schema.ensure(server.db, upgrade=conf.database.auto_upgrade)
     schema.ensure_tables(server.db, features.additional_tables(), upgrade=conf.database.auto_upgrade)
-    if not server.db.is_frozen():
+    is_frozen = server.db.is_frozen()
+
+    def begin_plugins() -> None:
         for plugin in server.service_plugins.values():
             plugin.begin()
+
+    if not is_frozen:
+        begin_plugins()
     replayed = server.core.operations.replay()
     if replayed:
         LOG.warning("replayed %s operations that another process had left unfinished", replayed)
@@ -190,7 +195,8 @@ def begin(server: Server) -> None:
     interval = conf.agent_down_time * (0.3 + 0.2 * random.random())
     tasks = {"rows of ended processes": ProcessSweep(server.db).sweep, "old copies": server.core.bindings.expire}
     schedulers = _schedulers(server.scheduler, server.service_plugins)
-    sweeper = Sweeper(schedulers, server.registry, interval, server.stop, tasks)
+    when_opened = begin_plugins if is_frozen else None
+    sweeper = Sweeper(schedulers, server.registry, interval, server.stop, tasks, when_opened)
     threading.Thread(target=sweeper.run, daemon=True, name="sweeper").start()
     server.process.start()
     for one in server.running:

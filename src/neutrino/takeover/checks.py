@@ -4,13 +4,16 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import sqlalchemy as sa
 
 from neutrino.errors import OperatorError
+from neutrino.model.agents import NIC_SWITCH, OVS, TUNNELING_IP
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.takeover import heads
+from neutrino.takeover.derived import ALLOCATIONS
 from neutrino.takeover.deviations import Deviations
 from neutrino.takeover.families.networks import identity
 from neutrino.takeover.family import Family
@@ -29,6 +32,7 @@ DERIVED: Final = frozenset(
         *(heads.VERSION_TABLE, *heads.PLUGINS),
     }
 )
+ENDPOINTS: Final = ("ml2_vxlan_endpoints", "ml2_gre_endpoints", "ml2_geneve_endpoints")
 FOREIGN_AGENTS: Final = {
     "Linux bridge agent": "linuxbridge",
     "OVN Controller agent": "OVN",
@@ -86,6 +90,8 @@ def check_source(source: Source, families: Sequence[Family], deviations: Deviati
     _check_places(source, families, deviations)
     _check_segments(source, deviations)
     _check_orphans(source, deviations)
+    _check_allocations(source, deviations)
+    _check_endpoints(source, deviations)
 
 
 def _check_drivers(source: Source, deviations: Deviations) -> None:
@@ -93,6 +99,9 @@ def _check_drivers(source: Source, deviations: Deviations) -> None:
         driver = FOREIGN_AGENTS[agent["agent_type"]]
         reason = f"{agent['agent_type']} on {agent['host']}: {driver} cannot be taken over, only Open vSwitch agents"
         deviations.refuse("agents", agent["id"], f"{reason}; delete the agent if it is a leftover")
+    for agent in source.among("agents", "agent_type", (NIC_SWITCH,)):
+        reason = "neutrino has none, so cards stay as they are, and changes do not reach them"
+        deviations.note("agents", agent["id"], f"SR-IOV agent on {agent['host']}: {reason}")
     levels = source.among("ml2_port_binding_levels", "driver", FOREIGN_DRIVERS)
     for level in levels[:_SHOWN]:
         reason = f"is bound by {level['driver']}, as {len(levels)} ports are: only Open vSwitch can be taken over"
@@ -134,6 +143,48 @@ def _check_orphans(source: Source, deviations: Deviations) -> None:
     )
     for one in source.execute(unused).mappings():
         deviations.leave_out(STANDARD, one["id"], f"of a {one['resource_type']} that does not exist")
+
+
+def _check_allocations(source: Source, deviations: Deviations) -> None:
+    """Note segmentation ids that Neutron has marked as used, and no segment uses: here they are free."""
+    for kind, (name, column) in ALLOCATIONS.items():
+        if not {column, "allocated"} <= source.columns(name):
+            continue
+        table = source.table(name)
+        columns = [table.c[one] for one in ("physical_network", column) if one in table.c]
+        marked = source.execute(sa.select(*columns).where(table.c.allocated == sa.true())).all()
+        used = {_allocated(segment) for segment in source.among("networksegments", "network_type", (kind,))}
+        for row in marked:
+            if tuple(row) not in used:
+                shown = "/".join(map(str, row))
+                deviations.note(name, shown, "is allocated without a segment: leaked in Neutron, and free here")
+
+
+def _allocated(segment: Object) -> tuple[object, ...]:
+    physical = (segment["physical_network"],) if segment["network_type"] == "vlan" else ()
+    return (*physical, segment["segmentation_id"])
+
+
+def _check_endpoints(source: Source, deviations: Deviations) -> None:
+    """Note hosts whose tunnel address in Neutron's table is not that of their agent, which is used here."""
+    reported = {}
+    for agent in source.among("agents", "agent_type", (OVS,)):
+        try:
+            configurations = msgspec.json.decode(str(agent["configurations"] or "{}"))
+        except msgspec.DecodeError:  # said with the agent
+            continue
+        reported[agent["host"]] = configurations.get(TUNNELING_IP)
+    for name in ENDPOINTS:
+        addresses: dict[object, set[str]] = {}
+        for row in source.rows(name):
+            addresses.setdefault(row["host"], set()).add(str(row["ip_address"]))
+        for host, found in addresses.items():
+            own = reported.get(host)
+            if own and found != {own}:
+                shown = ", ".join(sorted(found))
+                deviations.note(
+                    name, host, f"the tunnel address is {shown}, and {own} by its agent: the agent's is used"
+                )
 
 
 def _has_standard(source: Source, name: str) -> bool:

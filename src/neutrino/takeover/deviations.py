@@ -9,6 +9,7 @@ class Action(StrEnum):
     REFUSED = "refused"  # importing it would change behaviour: nothing is imported
     REPAIRED = "repaired"  # the import decides, the same each time
     LEFT_OUT = "left out"  # it belongs to nothing
+    NOTED = "noted"  # imported as it is: for the operator to know
 
 
 @dataclass(frozen=True, order=True)
@@ -36,6 +37,9 @@ class Deviations:
 
     def leave_out(self, kind: str, object_id: object, reason: str) -> None:
         self._found[Deviation(Action.LEFT_OUT, kind, str(object_id), reason)] = None
+
+    def note(self, kind: str, object_id: object, reason: str) -> None:
+        self._found[Deviation(Action.NOTED, kind, str(object_id), reason)] = None
 
     def __iter__(self) -> Iterator[Deviation]:
         return iter(sorted(self._found))

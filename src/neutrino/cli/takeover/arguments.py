@@ -4,6 +4,7 @@ from typing import Final
 
 from neutrino.cli import cloud
 from neutrino.cli.parser import Parser
+from neutrino.takeover.following import PAUSE
 
 VARIABLE: Final = "NEUTRON_DATABASE_URL"
 
@@ -19,6 +20,14 @@ def add_arguments(takeover: Parser, config: Parser) -> None:
     _add_source(imports)
     imports.add_argument("--dry-run", action="store_true", help="write nothing, report what would be written")
     imports.add_argument("--final", action="store_true", help="record it as the last one: Neutron is frozen")
+    imports.add_argument(
+        "--follow",
+        metavar="SECONDS",
+        nargs="?",
+        type=float,
+        const=PAUSE,
+        help="repeat it with this pause until Ctrl-C, as the mirror of a staging server (default: %(const)s)",
+    )
     imports.add_argument(
         "--with-running-server", action="store_true", help="the first one also while a server runs on our database"
     )

@@ -7,6 +7,8 @@ be an argument, which all users of a machine see.
 import argparse
 import os
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +19,7 @@ from neutrino.cli.takeover.host import host
 from neutrino.cli.takeover.verify import verify
 from neutrino.takeover import opening, run
 from neutrino.takeover.finishing import finish
+from neutrino.takeover.following import follow
 from neutrino.takeover.importer import Progress
 from neutrino.takeover.report import Report
 from neutrino.takeover.source import parse_url
@@ -30,6 +33,8 @@ def takeover(args: argparse.Namespace) -> int:
         return verify(args, _progress())
     if args.action == "host":
         return host(args)
+    if args.action == "import" and args.follow is not None:
+        return _follow(args)
     return _state(args) if args.action in ("status", "open", "finish") else _copy(args)
 
 
@@ -46,6 +51,24 @@ def _state(args: argparse.Namespace) -> int:
         state = opening.open_writes(db, _hosts(args)) if args.action == "open" else opening.read_state(db)
     print(state.to_text(), end="")
     return 1 if state.is_frozen or not state.imports else 0
+
+
+def _follow(args: argparse.Namespace) -> int:
+    """Repeat the import until Ctrl-C."""
+    if args.final or args.dry_run or args.report:
+        raise CommandError("--follow goes with none of --final, --dry-run and --report", INVALID)
+    if args.follow <= 0:
+        raise CommandError(f"--follow is {args.follow:g}: give more than 0 seconds", INVALID)
+    conf = read_configuration(args)
+    url = parse_url(_address(args))
+    options = run.Options(conf.dns_domain, allow_running=args.with_running_server)
+    with opened(conf) as db, suppress(KeyboardInterrupt):
+        follow(lambda: run.run(url, db, options), args.follow, time.sleep, _print_line)
+    return 0
+
+
+def _print_line(text: str) -> None:
+    print(text, flush=True)
 
 
 def _hosts(args: argparse.Namespace) -> list[str]:

@@ -186,12 +186,13 @@ class Sweeper:
     tasks: Mapping[str, Callable[[], object]] = field(
         default_factory=dict
     )  # what else is removed when it is old, by name
+    when_opened: Callable[[], None] | None = None  # what a server that starts while frozen does when that has ended
 
     def __post_init__(self) -> None:
         self._last = self.registry.clock()
         types = {scheduler.placements.agent_type for scheduler in self.schedulers}
         self._gaps = {agent_type: ReportGap(self.registry.down_time, self._last) for agent_type in types}
-        self._was_frozen = False
+        self._was_frozen = self.when_opened is not None
 
     def run(self) -> None:
         """Sweep until the event is set."""
@@ -209,6 +210,9 @@ class Sweeper:
             is_frozen = self.registry.db.is_frozen()
             if self._was_frozen and not is_frozen:
                 LOG.info("The takeover is completed: agents get the networks and routers that lack one")
+                if self.when_opened is not None:
+                    self.when_opened()
+                    self.when_opened = None
                 for scheduler in self.schedulers:
                     for host in self.registry.live_hosts(scheduler.placements.agent_type):
                         scheduler.auto_schedule(host)
