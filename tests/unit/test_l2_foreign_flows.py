@@ -109,6 +109,22 @@ def test_foreign_flows_go_in_the_bundle_in_which_ours_come() -> None:
     assert host.reconcile(*OBJECTS).changed == 0, "a restart finds nothing to remove"
 
 
+def test_flows_that_come_back_are_removed() -> None:
+    """The switch goes on learning, by flows that are gone, from packets of its megaflow cache."""
+    host = Host(FOREIGN_FLOWS)
+    host.reconcile(*OBJECTS)
+    learned = flow(20, 1, "vlan_tci=0x1/0xfff,dl_dst=fa:16:3e:00:00:09", "output:2", cookie=COOKIE)
+    host.switch.openflow.apply_flows("br-tun", add=[learned], delete=())
+    assert host.reconciler.drift(whole=False) == {"br-tun": (0, 1)}
+    host.reconciler.forget("br-tun")
+    assert host.reconcile(*OBJECTS).changed == 1
+    assert host.foreign() == {}
+    assert host.reconciler.drift(whole=False) == {}
+    host.switch.openflow.reads.clear()
+    assert host.reconciler.drift(whole=False) == {}
+    assert host.switch.openflow.reads == [], "looked at once more, and no longer"
+
+
 def test_a_removed_rule_is_closed() -> None:
     """Neutron's flow for SSH would go on delivering, as an agent that compares its own flows alone does not see it."""
     host = Host(FOREIGN_FLOWS)

@@ -80,6 +80,9 @@ class FlowTables:
         self._meters: dict[str, dict[int, Meter]] = {}  # actual state: our meters by bridge
         self._rejected: dict[str, Rejections] = {}  # desired flows by bridge
         self._cleared: set[str] = set()  # bridges without foreign flows
+        # Bridges that had some a moment ago. Flows that Neutron's flows have learned may come back, as the switch learns
+        # from packets of its megaflow cache until that is revalidated.
+        self._just_cleared: set[str] = set()
         self._permitted = False  # foreign flows are removed without an option for it
         self._features: DatapathFeatures | None = None
 
@@ -187,6 +190,8 @@ class FlowTables:
                 )
                 if planned.complete:
                     self._cleared.add(bridge)
+                if any(flow.cookie & COOKIE_MASK != COOKIE for flow in difference.delete):
+                    self._just_cleared.add(bridge)
             except FlowsRejected as error:
                 rejected = True
                 self._isolate(difference, planned.whole, error)
@@ -256,11 +261,16 @@ class FlowTables:
                 found[bridge] = len(difference) - extra, extra
         return found
 
-    def drift_of_foreign(self) -> dict[str, tuple[int, int]]:
-        """Bridges with flows of others that are to be removed, and how many; the next plan removes them."""
-        numbers = {bridge: len([*self.foreign(bridge, permitted=self._permitted)]) for bridge in self._flows}
+    def drift_of_foreign(self, *, everywhere: bool) -> dict[str, tuple[int, int]]:
+        """Bridges with flows of others that are to be removed, and how many; the next plan removes them.
+
+        Unless `everywhere`, only bridges that had some a moment ago are looked at.
+        """
+        bridges = {*self._flows} if everywhere else self._just_cleared
+        numbers = {bridge: len([*self.foreign(bridge, permitted=self._permitted)]) for bridge in bridges}
         found = {bridge: (0, number) for bridge, number in numbers.items() if number}
         self._cleared -= found.keys()
+        self._just_cleared = {*found}
         return found
 
     def counts(self) -> dict[str, int]:

@@ -408,7 +408,7 @@ class Reconciler:
 
         Without `whole`, a quick check: they are compared only if some bridge has another number of flows than applied.
         """
-        if self._neutron_agents and (found := self.tables.drift_of_foreign()):
+        if found := self.tables.drift_of_foreign(everywhere=bool(self._neutron_agents)):
             return found
         if not whole and not self.tables.has_other_numbers():
             return {}

@@ -34,6 +34,7 @@ from neutrino.dataplane.protocols.packet_in import PacketIn
 from neutrino.feed.state import StateChange
 from neutrino.metrics import catalog
 from neutrino.model import agents, state
+from neutrino.model.agents import NEUTRON_AGENT
 from neutrino.model.kinds import kinds_for
 from neutrino.model.roles import L2
 
@@ -295,6 +296,8 @@ class L2Role:
             if self._faults.get(name) != reason:
                 LOG.error("%s: %s", name, reason)
                 self.feed.error("l2", name, reason)
+        if NEUTRON_AGENT in self._faults.keys() ^ outcome.faults.keys():
+            self.dataplane_changed()  # reported at once
         self._faults = outcome.faults
 
     def _log_port(self, text: str, port_id: str, *more: object, is_new: bool = True) -> None:
