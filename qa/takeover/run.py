@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from neutrino.lab.errors import LabError
-from qa.takeover.lab import cloud, neutron_lab, paths, table
-from qa.takeover.lab.__main__ import SETTLE_SECONDS, STATE, say
+from qa.takeover.lab import paths, table
+from qa.takeover.lab.__main__ import SETTLE_SECONDS, STATE, say, started
 from qa.takeover.lab.cloud import Cloud
 from qa.takeover.lab.meters import process
 from qa.takeover.lab.neutron_lab import NeutronLab
@@ -27,14 +27,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--state", type=Path, default=STATE, help="directory of the lab (default: %(default)s)")
     parser.add_argument("--hosts", default="", help="convert these only, as h2,h1 (default: all)")
+    parser.add_argument("--attach", action="store_true", help="take over the lab that another process keeps running")
     parser.add_argument("--keep", action="store_true", help="keep the lab running until Ctrl-C")
     arguments = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT):  # a shell lets its background jobs ignore SIGINT
         signal.signal(number, signal.default_int_handler)
     try:
-        with neutron_lab.running(arguments.state.absolute(), say) as neutron:
-            built = cloud.build(neutron)
-            paths.wait_until_open(neutron, built)
+        with started(arguments.state.absolute(), attach=arguments.attach) as (neutron, built):
             is_met = _take_over(neutron, built, arguments.hosts.split(",") if arguments.hosts else ())
             if arguments.keep:
                 say("until Ctrl-C")

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 
 from neutrino.lab import build
 from neutrino.lab.api_client import ApiClient, ApiError
-from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.namespaces import run
-from neutrino.lab.lab import NEUTRINO
+from neutrino.lab.lab import NEUTRINO, SERVER
 from neutrino.model.objects import Object
 from neutrino.takeover import verification
 from neutrino.takeover.families import collections
@@ -24,7 +23,7 @@ from qa.takeover.lab.neutron_lab import HEADERS, NeutronLab
 from qa.takeover.lab.table import Phase
 
 SAMPLE = 100  # objects of a collection whose parts are compared
-STOP_SECONDS = 60.0
+STOP_SECONDS = 10.0
 MIXED_SECONDS = 5.0  # after each host: traffic between converted and unconverted hosts
 # `start_despite` until the command `neutrino takeover host` admits an agent that is held.
 AGENT = """[DEFAULT]
@@ -72,14 +71,15 @@ class Takeover:
         """`neutrino takeover` with the configuration of our server."""
         configuration = self.neutron.lab.paths.server / "neutrino.conf"
         argv = [*NEUTRINO, "takeover", *arguments, "--config-file", str(configuration)]
-        environment = {**os.environ, "NEUTRON_DATABASE_URL": self.neutron.database_url}
+        environment = {**os.environ, "NEUTRON_DATABASE_URL": self.neutron.endpoints.database}
         return run(argv, env=environment, shown=f"neutrino takeover {' '.join(arguments)}").stdout
 
     def import_database(self, *arguments: str) -> str:
         return self.command("import", *arguments)
 
     def start_server(self) -> None:
-        build.start_server(self.neutron.lab)
+        if self.neutron.lab.processes.pid(SERVER) is None:
+            build.start_server(self.neutron.lab)
         self.neutron.lab.wait_for_server()
 
     def verify(self) -> Verification:
@@ -88,16 +88,20 @@ class Takeover:
         return verification.verify("administrator", Reader(self.neutron.api), Reader(ours), collections(), SAMPLE)
 
     def stop_agents(self, host: str, programs: Sequence[str] = AGENTS) -> None:
-        """Stop Neutron's agents of a host as its service manager does; what they have configured stays."""
+        """Stop Neutron's agents of a host as a service manager does; what they have configured stays."""
         pids = [pid for program in programs if (pid := self.neutron.agent_pid(host, program)) is not None]
         for pid in pids:
             os.kill(pid, signal.SIGTERM)
         for pid in pids:
-            if not processes.wait_for_end(pid, STOP_SECONDS):
-                raise LabError(f"process {pid} of Neutron on {host} does not end")
+            if not processes.wait_for_end(pid, STOP_SECONDS):  # its threads wait for the broker
+                os.kill(pid, signal.SIGKILL)
 
     def convert(self, host: str) -> float:
         """Convert a host; returns the seconds."""
+        configuration = self.neutron.lab.paths.host(host) / "agent.conf"
+        text = configuration.read_text()
+        if not text.endswith(AGENT):
+            configuration.write_text(text + AGENT)
         started = time.monotonic()
         self.neutron.lab.spawn_agent(host)
         self.neutron.lab.wait_for_agent(host)

@@ -157,6 +157,22 @@ def build(neutron: NeutronLab) -> Cloud:
     return cloud
 
 
+def read(api: ApiClient) -> Cloud:
+    """The cloud that another process has built."""
+    ports, floating_ips = api.list("port"), api.list("floatingip")
+    named = {port["name"]: port for port in ports}
+    by_port = {floating["port_id"]: floating for floating in floating_ips if floating["port_id"]}
+    return Cloud(
+        {network["name"]: network for network in api.list("network")},
+        api.list("subnet"),
+        {router["name"]: router for router in api.list("router")},
+        {instance.name: named[instance.name] for instance in INSTANCES},
+        {i.name: by_port[named[i.name]["id"]] for i in INSTANCES if i.floating_ip},
+        next(floating for floating in floating_ips if not floating["port_id"]),
+        next(port for port in ports if port["device_owner"] == "trunk:subport"),
+    )
+
+
 def _create_networks(api: ApiClient, cloud: Cloud) -> None:
     for name, values in NETWORKS.items():
         cloud.networks[name] = api.create("network", name=name, **values)

@@ -15,6 +15,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from neutrino.lab import build
 from neutrino.lab.api_client import ApiClient
 from neutrino.lab.errors import LabError, locked, wait_until
@@ -35,6 +37,7 @@ from tests.support.rabbitmq import RabbitMQ
 PROJECT = "0a" * 16
 HEADERS = {"X-Project-Id": PROJECT, "X-User-Id": "takeover", "X-Roles": "admin,member,reader,service"}
 DATABASE = "neutron"
+ENDPOINTS = "endpoints.json"
 SWITCH_PRIORITY = -10
 AGENT_SECONDS = 180.0
 # Neutron's agents leave IPv6 alone where new devices have none. Without link-local addresses the host's own kernel is
@@ -42,20 +45,27 @@ AGENT_SECONDS = 180.0
 _HOST_SYSCTLS = {"ipv6/conf/default/addr_gen_mode": 1, "ipv6/conf/default/disable_ipv6": 0}
 
 
+@dataclass(frozen=True)
+class Endpoints:
+    """Where Neutron's server is, kept in the lab's directory for commands that attach to it. URLs have passwords."""
+
+    api: str
+    database: str
+    broker: str
+
+
 @dataclass
 class NeutronLab:
     """A lab whose networking service is Neutron."""
 
     lab: Lab
-    place: Place
-    mariadb: MariaDB
-    broker: RabbitMQ
+    endpoints: Endpoints
     output: build.Output
     use_veth: bool = False
 
     @property
     def api(self) -> ApiClient:
-        return ApiClient(f"http://127.0.0.1:{self.place.port}", headers=HEADERS)
+        return ApiClient(self.endpoints.api, headers=HEADERS)
 
     @property
     def instances(self) -> Instances:
@@ -63,10 +73,6 @@ class NeutronLab:
         return Instances(
             self.api, lab.vms, lab.hosts, lab.ovs, lab.paths.dhcp_clients, environment=lab.processes.environment()
         )
-
-    @property
-    def database_url(self) -> str:
-        return self.mariadb.url(DATABASE)
 
     def directory(self, host: str) -> Path:
         """The state_path of Neutron's agents on the host."""
@@ -97,14 +103,12 @@ class NeutronLab:
                 directory,
                 underlay_address(host, settings.underlay_ip_version),
                 settings.agent_mode(host),
-                self.broker.url.replace("amqp://", "rabbit://", 1),
+                self.endpoints.broker.replace("amqp://", "rabbit://", 1),
                 self.lab.paths.metadata_secret.read_text().strip(),
                 self.use_veth,
             )
         )
-        path = directory / "agent.conf"
-        path.touch(mode=0o600)
-        path.write_text(text, encoding="utf-8")
+        _write_private(directory / "agent.conf", text)
         (directory / "l3_agent.conf").write_text(configuration.L3_AGENT, encoding="utf-8")
 
     def missing_agents(self) -> list[str]:
@@ -144,7 +148,9 @@ def running(state: Path, output: build.Output, *, use_veth: bool = False) -> Ite
         build.make_namespaces(lab, pool)
         switches = [pool.submit(lab.ovs(host).start) for host in lab.hosts]
         place = _write_server_files(lab, mariadb, broker)
-        neutron = NeutronLab(lab, place, mariadb, broker, progress, use_veth)
+        endpoints = Endpoints(f"http://127.0.0.1:{place.port}", mariadb.url(DATABASE), broker.url)
+        _write_private(state / ENDPOINTS, msgspec.json.encode(endpoints).decode())
+        neutron = NeutronLab(lab, endpoints, progress, use_veth)
         database.result()
         mariadb.create_database(DATABASE)
         progress("MariaDB")
@@ -169,6 +175,17 @@ def running(state: Path, output: build.Output, *, use_veth: bool = False) -> Ite
         _wait_for_agents(neutron)
         progress("agents of Neutron")
         yield neutron
+
+
+def attach(state: Path, output: build.Output) -> NeutronLab:
+    """The lab that another process keeps running."""
+    lab = Lab.open(state)
+    return NeutronLab(lab, msgspec.json.decode((state / ENDPOINTS).read_bytes(), type=Endpoints), output)
+
+
+def _write_private(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text, encoding="utf-8")
 
 
 def _prefer_switch(lab: Lab, host: str) -> None:
