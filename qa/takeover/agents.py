@@ -52,7 +52,7 @@ def register(connection: Connection) -> None:
     macs = sa.Table("dvr_host_macs", sa.MetaData(), autoload_with=connection)
     at = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
     for number, host in enumerate(HOSTS):
-        connection.execute(sa.insert(macs).values(host=host, mac_address=f"fa:16:3f:00:00:{number:02x}"))
+        connection.execute(sa.insert(macs).values(host=host, mac_address=f"FA-16-3F-00-00-{number:02X}"))
         for agent_type, binary, topic, zone, configurations in _KINDS:
             own = dict(configurations)
             if agent_type == "L3 agent" and host.startswith("compute"):

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from neutrino.agent.takeover.control import path_of
 from neutrino.lab import build
 from neutrino.lab.api_client import ApiClient, ApiError
+from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.namespaces import run
 from neutrino.lab.lab import NEUTRINO, SERVER
@@ -25,11 +27,10 @@ from qa.takeover.lab.table import Phase
 SAMPLE = 100  # objects of a collection whose parts are compared
 STOP_SECONDS = 10.0
 MIXED_SECONDS = 5.0  # after each host: traffic between converted and unconverted hosts
-# `start_despite` until the command `neutrino takeover host` admits an agent that is held.
+HELD_SECONDS = 60.0
+# As Neutron has it: routers whose hosts advertise with different intervals would have two active ones.
 AGENT = """[DEFAULT]
 ha_vrrp_advert_int = 2
-[agent]
-start_despite = foreign_flows
 """
 
 
@@ -96,13 +97,28 @@ class Takeover:
             if not processes.wait_for_end(pid, STOP_SECONDS):  # its threads wait for the broker
                 os.kill(pid, signal.SIGKILL)
 
-    def convert(self, host: str) -> float:
-        """Convert a host; returns the seconds."""
-        configuration = self.neutron.lab.paths.host(host) / "agent.conf"
-        text = configuration.read_text()
-        if not text.endswith(AGENT):
-            configuration.write_text(text + AGENT)
-        started = time.monotonic()
-        self.neutron.lab.spawn_agent(host)
-        self.neutron.lab.wait_for_agent(host)
-        return time.monotonic() - started
+    def start_neutron_agents(self, host: str) -> None:
+        for program in AGENTS:
+            self.neutron.start_agent(host, program)
+
+    def start_agents(self) -> None:
+        """Start our agent on every host: it is held there, and changes nothing before it is told to."""
+        lab = self.neutron.lab
+        for host in lab.hosts:
+            configuration = lab.paths.host(host) / "agent.conf"
+            text = configuration.read_text()
+            if not text.endswith(AGENT):
+                configuration.write_text(text + AGENT)
+            lab.spawn_agent(host)
+        for host in lab.hosts:
+            control = path_of(lab.paths.host(host))
+            wait_until(control.exists, HELD_SECONDS, f"the agent of {host} takes no commands")
+
+    def convert(self, host: str, *arguments: str) -> None:
+        """`neutrino takeover host` on the host; with `--back` it is given back to Neutron's agents."""
+        lab = self.neutron.lab
+        options = [f"--config-file={file}" for file in lab.agent_config_files(host)]
+        done = lab.run(host, [*NEUTRINO, "takeover", "host", *arguments, *options], check=False)
+        self.neutron.output(f"{host}: {(done.stdout + done.stderr).strip()}")
+        if done.returncode:
+            raise LabError(f"{host} is not converted")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.router.feed import read_routers
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import timestamp
@@ -117,6 +118,16 @@ def test_api_answers_as_neutron_did(source: sa.Engine, db: Database, tmp_path: P
     finally:
         server.close()
     assert differences == []
+
+
+def test_hosts_get_ha_and_distributed_routers(source: sa.Engine, db: Database) -> None:
+    imported(source, db)
+    with db.read() as connection:
+        records = [record for _, record in read_routers(connection, None)]
+        macs = connection.execute(sa.select(t.dvr_host_macs.c.mac_address)).scalars().all()
+    memberships = [router.ha for record in records for router in record.values() if router.ha is not None]
+    assert len(memberships) == 2  # the other HA router is distributed, and has no gateway
+    assert sorted(macs) == [f"fa:16:3f:00:00:{number:02x}" for number in range(4)]
 
 
 @pytest.mark.every_database

@@ -17,7 +17,7 @@ from neutrino.features.router.tables import (
     router_ports,
     routers,
 )
-from neutrino.model.device_owners import GATEWAY
+from neutrino.model.device_owners import GATEWAY, HA_PORT
 from neutrino.model.objects import Object
 from neutrino.server.db.tables import ports
 from neutrino.takeover.family import (
@@ -48,7 +48,6 @@ _TOPOLOGY = pairs("project_id", "network_id", "router_id")
 _EXTRA = ("distributed", "ha", "enable_default_route_ecmp", "enable_default_route_bfd")
 _INTERNAL_PORT = Pair("internal_port_id", "internal_neutron_port_id")
 _HINTS = "availability_zone_hints"
-_HA_OWNER = "network:router_ha_interface"
 _FLOATING_IP = (
     *pairs("floating_network_id", "floating_ip_address", "floating_port_id", "fixed_ip_address", "router_id"),
     Pair("port_id", "fixed_port_id"),
@@ -121,12 +120,12 @@ def _routers(chunk: Chunk) -> None:
 
 
 def _add_port(chunk: Chunk, router_id: str, row: Object, network_of: Object) -> None:
-    """A port of a router; HA ports are those of its agents here."""
+    """A port of a router, also that of an HA router on one of its hosts."""
     if row["port_id"] not in network_of:
         chunk.deviations.leave_out("routerports", row["port_id"], f"port of router {router_id} does not exist")
     elif row["port_type"] is None:
         chunk.deviations.leave_out("routerports", row["port_id"], f"port of router {router_id} has no type")
-    elif row["port_type"] != _HA_OWNER:
+    else:
         values = {"port_id": row["port_id"], "router_id": router_id, "port_type": row["port_type"]}
         chunk.add(router_ports, values)
 
@@ -226,7 +225,7 @@ _PROVIDERS = {
 def _their_routers(parts: Parts) -> None:
     agents = parts.of(router_l3_agents, "router_id")
     own = {row["id"] for row in parts.rows[routers]}
-    ha_ports = [one for one in parts.among(ports, "device_id", own) if one["device_owner"] == _HA_OWNER]
+    ha_ports = [one for one in parts.among(ports, "device_id", own) if one["device_owner"] == HA_PORT]
     for row in parts.rows[routers]:
         key = row["id"]
         parts.add("routers", {**standard_columns(row), **unpaired(row, _ROUTER)})
@@ -243,7 +242,6 @@ def _their_routers(parts: Parts) -> None:
         for one in agents.get(key, ()):
             parts.add("routerl3agentbindings", {"router_id": key, "l3_agent_id": one["agent_id"]})
         for port in (one["id"] for one in ha_ports if one["device_id"] == key):
-            parts.add("routerports", {"router_id": key, "port_id": port, "port_type": _HA_OWNER})
             agent = states.get(port, {"agent_id": None, "ha_state": None})
             state = {"l3_agent_id": agent["agent_id"], "state": agent["ha_state"] or "standby"}
             parts.add("ha_router_agent_port_bindings", {"router_id": key, "port_id": port, **state})

@@ -2,7 +2,7 @@
 
 from neutrino.model.agents import DATAPLANE
 from neutrino.server.db import tables as t
-from neutrino.takeover.family import Chunk, Family, Owned, Shown, paired, pairs, timestamp, unpaired, unpaired_rows
+from neutrino.takeover.family import Chunk, Family, Owned, Shown, paired, pairs, timestamp, unpaired
 from neutrino.takeover.inverse import Parts, Theirs, as_text, moment
 
 _AGENT = (
@@ -13,7 +13,6 @@ _AGENT = (
 
 
 _TIMES = ("created_at", "started_at", "heartbeat_timestamp")
-_MAC = pairs("host", "mac_address")
 _REPORTED = ("agent_type", "binary", "topic", "host", "availability_zone", "resources_synced", "load", *_TIMES)
 
 
@@ -30,8 +29,10 @@ def _agents(chunk: Chunk) -> None:
 
 
 def _macs(chunk: Chunk) -> None:
+    """Neutron stores these MAC addresses as FA-16-3F-00-00-01, unlike those of ports."""
     for row in chunk.rows:
-        chunk.add(t.dvr_host_macs, paired(row, _MAC))
+        mac = row["mac_address"].replace("-", ":").lower()
+        chunk.add(t.dvr_host_macs, {"host": row["host"], "mac_address": mac})
 
 
 def _their_agents(parts: Parts) -> None:
@@ -47,7 +48,9 @@ def _their_agents(parts: Parts) -> None:
 
 
 def _their_macs(parts: Parts) -> None:
-    unpaired_rows(parts, t.dvr_host_macs, "dvr_host_macs", _MAC)
+    for row in parts.rows[t.dvr_host_macs]:
+        mac = row["mac_address"].replace(":", "-").upper()
+        parts.add("dvr_host_macs", {"host": row["host"], "mac_address": mac})
 
 
 FAMILIES = (
