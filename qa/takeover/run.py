@@ -61,10 +61,10 @@ def _take_over(neutron: NeutronLab, built: Cloud, hosts: Sequence[str], *, back:
         with takeover.phase("import and start of our server"):
             takeover.import_database("--final")
             takeover.start_server()
-        with takeover.phase("start of our agents, which are held"):
-            takeover.start_agents()
         compared = takeover.verify()
         say(compared.to_text())
+        with takeover.phase("start of our agents, which are held"):
+            takeover.start_agents()
         active = {router.host for router in plan.ha_routers if router.is_active}
         chosen = hosts or order(neutron.lab.hosts, active)
         try:
