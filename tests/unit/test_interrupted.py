@@ -21,11 +21,12 @@ from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
-from neutrino.dataplane.netlink.api import DeleteDevice, MoveDevice, SetVeth
+from neutrino.dataplane.netlink.api import DeleteDevice, MoveDevice, SetDevice, SetItem, SetVeth
 from neutrino.dataplane.netlink.api import NetlinkChange as NetlinkChange
-from neutrino.dataplane.netlink.values import HOST
+from neutrino.dataplane.netlink.values import HOST, route
+from neutrino.dataplane.netlink.values import address as on_device
 from neutrino.dataplane.nft.api import TablePlan
-from neutrino.dataplane.ovsdb.api import Change, InterfaceEvent, SetBridge
+from neutrino.dataplane.ovsdb.api import Change, InterfaceEvent, SetBridge, SetPort
 from neutrino.model.dhcp import DhcpPort
 from neutrino.model.routing import FloatingIp, Router, RouterInterface, RouterRoute
 from tests.fakes.netlink import FakeNetlink
@@ -35,7 +36,7 @@ from tests.fakes.process import FakeProcesses
 from tests.support import dhcp
 from tests.support.dhcp_fakes import FakeReleases
 from tests.support.l3_host import Feed, Flushes
-from tests.support.routing import address, floating, interface, membership, router
+from tests.support.routing import GATEWAY, QG, address, floating, interface, membership, router
 from tests.support.unsynced import files_below
 
 
@@ -123,8 +124,9 @@ Work = Callable[[Machine], None]
 WAYS = [(False, False), (True, False), (True, True)]
 
 
-def expectation(directory: Path, reconcile: Work, *, veth: bool) -> set[str]:
+def expectation(directory: Path, reconcile: Work, *, veth: bool, prepare: Work = lambda machine: None) -> set[str]:
     machine = Machine(directory / "state", veth=veth)
+    prepare(machine)
     reconcile(machine)
     found = machine.there()
     shutil.rmtree(directory / "state", ignore_errors=True)
@@ -199,10 +201,11 @@ ROUTERS: dict[str, tuple[Router | None, Router | None]] = {
 class RouterAgent:
     """What the L3 role does with one router."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, *, keeps_devices: bool = False) -> None:
         self._feed, flushes = Feed(), Flushes()
         services = ServiceNamespaces(machine.netlink, lambda: machine.ovsdb, machine.nft, str(machine.state_path))
-        options = L3Options(host="h1", state_path=str(machine.state_path), veth=machine.veth)
+        state = str(machine.state_path)
+        options = L3Options(host="h1", state_path=state, veth=machine.veth, keeps_devices=keeps_devices)
         self._routers = Routers(services, lambda name: flushes, options, DesiredRouters(self._feed))
 
     def _desire(self, wanted: Router | None, *, synced: bool) -> None:
@@ -223,7 +226,9 @@ class RouterAgent:
             return
         if self._routers.has_other_kind(wanted):
             self._routers.remove("r1")
-        self._routers.apply(wanted)
+        applied = self._routers.apply(wanted)
+        if applied.taken_over:
+            self._routers.complete_takeover(wanted, applied.taken_over)
 
     def drift(self, wanted: Router | None) -> list[str]:
         return self._routers.find(wanted) if wanted is not None else []
@@ -247,6 +252,59 @@ def test_a_router_is_as_desired_whenever_the_agent_was_killed(
         next_one.reconcile(after)
         assert machine.there() == expected, f"killed at moment {moment}"
         assert next_one.drift(after) == []
+
+
+TAKEN = router(interface(1), routes=(RouterRoute("10.9.0.0/24", "10.0.1.9"),))
+
+
+def left_by_neutron(machine: Machine) -> None:
+    """`TAKEN` with an interface and its gateway, of which nothing has to be changed; and a stale route."""
+    name, static = "qrouter-r1", {"protocol": 4}
+    machine.netlink.create_namespace(name)
+    for device, port in (("qr-00000001-aa", interface(1)), (QG, GATEWAY)):
+        ids = {"iface-id": port.id, "attached-mac": port.mac_address, "iface-status": "active"}
+        machine.ovsdb.apply([SetPort("br-int", device, "internal", external_ids=ids)])
+        machine.netlink.apply(HOST, [MoveDevice(device, name)])
+        machine.netlink.apply(name, [SetDevice(device, mac=port.mac_address, mtu=port.mtu), SetDevice(device, up=True)])
+        addresses = (on_device(device, each.prefixed) for each in port.addresses)
+        machine.netlink.apply(name, [SetItem(each) for each in addresses])
+    routes = (
+        route("0.0.0.0/0", QG, "203.0.113.1", **static),
+        route("10.9.0.0/24", "qr-00000001-aa", "10.0.1.9", **static),
+        route("10.8.0.0/24", "qr-00000001-aa", "10.0.1.9", **static),
+    )
+    machine.netlink.apply(name, [SetItem(each) for each in routes])
+
+
+@pytest.mark.parametrize("stale_cache", [False, True])
+@pytest.mark.parametrize("veth", [False, True])
+def test_a_router_of_neutron_is_taken_over_whenever_the_agent_was_killed(
+    veth: bool, stale_cache: bool, tmp_path: Path
+) -> None:
+    """With `veth` its internal ports would be veth pairs if they were new: they stay, with all that is right."""
+
+    def kept(machine: Machine) -> object:
+        state = machine.netlink.read("qrouter-r1")
+        right = {each for each in state.routes if each.destination != "10.8.0.0/24"}
+        devices = {name: each.index for name, each in state.devices.items() if name != "lo"}
+        return devices, {each for each in state.addresses if each.device != "lo"}, right
+
+    def take_over(machine: Machine) -> None:
+        RouterAgent(machine, keeps_devices=True).reconcile(TAKEN)
+
+    first = Machine(tmp_path / "first", veth=veth)
+    left_by_neutron(first)
+    before = kept(first)
+    expected = expectation(tmp_path, take_over, veth=veth, prepare=left_by_neutron)
+    for moment, machine in interrupted(tmp_path, left_by_neutron, take_over, veth=veth):
+        assert kept(machine) == before, f"killed at moment {moment}"
+        next_one = RouterAgent(machine, keeps_devices=True)
+        if stale_cache:
+            next_one.add(TAKEN)
+            assert kept(machine) == before
+        next_one.reconcile(TAKEN)
+        assert (machine.there(), kept(machine)) == (expected, before), f"killed at moment {moment}"
+        assert next_one.drift(TAKEN) == []
 
 
 # --- networks ---------------------------------------------------------------------------------------------------------

@@ -112,18 +112,29 @@ class FipNamespaces:
         """Record namespaces that have no record: `reconcile` then keeps or removes them."""
         for network_id in sorted(self.leftovers.find(FIP_KIND, list_directory(self._records))):
             self.leftovers.end_processes(fip_namespace(network_id))
-            private.own_directory(self._records)
-            (self._records / network_id).touch()
+            self._record(network_id)
 
-    def prepare(self, router: Router) -> None:
-        """Before `qrouter-…` is reconciled: its veth pair needs an address, and a namespace for its other end."""
+    def prepare(self, router: Router, *, complete: bool) -> None:
+        """Before `qrouter-…` is reconciled: its veth pair needs an address, and a namespace for its other end.
+
+        Not `complete`: a namespace of another agent is left to it.
+        """
         gateway = agent_gateway(router)
         if gateway is not None:
             self.links.allocate(router.id, self._existing(gateway.network_id))
+            name = fip_namespace(gateway.network_id)
             with self._lock:
-                private.own_directory(self._records)
-                (self._records / gateway.network_id).touch()  # before the namespace: removal goes by records
-                self.services.create(fip_namespace(gateway.network_id))
+                if complete or not self.services.exists(name):
+                    self._record(gateway.network_id)  # before the namespace: removal goes by records
+                self.services.create(name)
+
+    def _record(self, network_id: str) -> None:
+        record = self._records / network_id
+        if not record.exists():
+            if self.services.exists(fip_namespace(network_id)):
+                self.leftovers.remove_rules(fip_namespace(network_id))  # of Neutron's agent; there are none of ours
+            private.own_directory(self._records)
+            record.touch()
 
     def _existing(self, network_id: str) -> dict[str, ipaddress.IPv4Network]:
         """The /31 of each veth pair that is there, by its device: of routers whose links are not in our file yet."""

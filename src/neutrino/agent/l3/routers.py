@@ -116,7 +116,7 @@ class Routers:
             self._leftovers.end_monitors(name)
             self._leftovers.flush_scopes(name)
         if router.distributed:
-            self._fips.prepare(router)
+            self._fips.prepare(router, complete=complete)
         changes, active, failover = 0, True, None
         for desired in self._render(router, keepalived=keepalived):
             namespace, fails_over = desired.namespace, desired.failover is not None
