@@ -31,7 +31,7 @@ class _Request(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path.startswith("/slow"):
-            time.sleep(1.5)
+            time.sleep(4)
         self.send_response(200)
         self.send_header("Content-Length", str(len(NEUTRON)))
         self.end_headers()
@@ -116,6 +116,11 @@ def others(host: Host, namespace: str) -> list[str]:
     return NeutronProxies(RealForeignProcesses(host.namespaces)).find([namespace])
 
 
+def haproxies(host: Host, namespace: str) -> list[int]:
+    inside = RealForeignProcesses(host.namespaces).inside(namespace)
+    return [each.pid for each in inside if "haproxy" in each.programs]
+
+
 @pytest.mark.parametrize("kind", ["network", "router"])
 def test_no_request_is_refused_or_broken_off(host: Host, neutron: Neutron, kind: str) -> None:
     object_id = str(uuid.uuid4())
@@ -140,27 +145,28 @@ def test_no_request_is_refused_or_broken_off(host: Host, neutron: Neutron, kind:
     (saved,) = (each for each in read_daemons(host.namespaces) if each.object_id == object_id)
     slow: list[tuple[int, str]] = []
 
+    opened = threading.Thread(target=lambda: slow.append(host.fetch(object_id, "/slow", **where)))
+
     async def convert() -> None:
         host.feed.synced()
-        opened = threading.Thread(target=lambda: slow.append(host.fetch(object_id, "/slow", **where)))
         opened.start()
         await asyncio.sleep(0.2)
         async with host.agent() as role:
-            await until(lambda: not others(host, name))
             await until(lambda: requests.answers[-10:] == [instance.device_id] * 10)
-            assert (await role.find()).plan == ""
-        await asyncio.to_thread(opened.join)
+            assert (await role.find()).plan == "", "one that completes its requests is no difference"
 
     with Requests(host, object_id, **where).running() as requests:
         asyncio.run(convert())
         ours = OurDaemons(str(host.directory), host.options.socket, host.namespaces)
         assert restart([saved], ours) == []
         eventually(lambda: requests.answers[-10:] == [NEUTRON] * 10)
+        opened.join()
+        eventually(lambda: len(haproxies(host, name)) == 1)
     assert slow == [(200, NEUTRON)], "the request that haproxy had is completed"
     assert requests.failures == []
     assert set(requests.answers) == {NEUTRON, instance.device_id}
     assert host.pid is None
-    assert others(host, name) == [name]
+    assert haproxies(host, name) == [int((neutron.pids / f"{object_id}.pid.haproxy").read_text())]
 
 
 def test_a_replacement_that_was_interrupted_is_completed(host: Host, neutron: Neutron) -> None:

@@ -10,7 +10,7 @@ to the start of Neutron's, in an order that depends on the program:
 * keepalived: one that our agent has adopted runs on, gets its files back and SIGHUP. Otherwise Neutron's is started.
 
 The roles of our agent must not run meanwhile, as they would repair all of this. Blocking. Each step can be repeated after a
-kill: what runs already is not started again.
+kill: what runs already is not started again, but haproxy, of which the new one replaces the old one.
 """
 
 import contextlib
@@ -256,9 +256,12 @@ def _copy_leases(our: ForeignProcess, daemon: SavedDaemon, leases: str) -> None:
 
 
 def _restart_haproxy(daemon: SavedDaemon, ours: OurDaemons) -> None:
+    """Start another one in any case: one that runs may have closed its sockets, and only complete its requests."""
     restore_files(daemon)
-    if _running(daemon, ours) is None:
-        _start(daemon, ours)
+    before = _all_running(daemon, ours)
+    _start(daemon, ours)
+    for each in before:
+        ours.processes.send(each, signal.SIGUSR1)
     with contextlib.suppress(OSError, ChannelClosed):  # our proxy does not run
         channel = connect(ours.metadata_socket, PROXY_MESSAGES, CLOSE_SECONDS)
         with channel.socket:
@@ -300,10 +303,14 @@ _RESTARTS: Mapping[str, Callable[[SavedDaemon, OurDaemons], None]] = {
 
 
 def _running(daemon: SavedDaemon, ours: OurDaemons) -> ForeignProcess | None:
-    """The daemon itself, or one that Neutron's agent has started like it."""
-    found = (each for each in ours.processes.inside(daemon.started_in) if not each.owner)
-    same = [each for each in found if each.command == daemon.argv]
-    return min(same, key=lambda each: each.pid, default=None)  # children have greater pids, until these are reused
+    """The daemon itself, or one that Neutron's agent has started like it; not one of its children."""
+    found = {each.pid: each for each in _all_running(daemon, ours)}
+    return next((each for each in found.values() if each.parent not in found), None)
+
+
+def _all_running(daemon: SavedDaemon, ours: OurDaemons) -> list[ForeignProcess]:
+    inside = ours.processes.inside(daemon.started_in)
+    return [each for each in inside if not each.owner and each.command == daemon.argv]
 
 
 def _ours(daemon: SavedDaemon, ours: OurDaemons) -> ForeignProcess | None:
