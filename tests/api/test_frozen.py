@@ -217,6 +217,16 @@ def test_a_server_that_starts_while_it_is_frozen_begins_when_it_is_opened(server
     assert begun == ["plugins"]
 
 
+def test_ports_whose_binding_failed_are_named_once_it_is_open(server: Server, admin: Api) -> None:
+    network = admin.network()
+    body = {"port": {"network_id": network["id"], "binding:host_id": "without-agent"}}
+    port = admin.post("/ports", body).expect(201).body["port"]
+    assert port["binding:vif_type"] == "binding_failed"
+    imported(server)
+    assert port["id"] not in opening.read_state(server.db).to_text()
+    assert f"ports whose binding failed: {port['id']}" in opening.open_writes(server.db).to_text()
+
+
 def test_phases(server: Server) -> None:
     phases = [opening.read_state(server.db).phase]
     imported(server, "1", final=False, started_at="2026-11-18T08:00:00Z")

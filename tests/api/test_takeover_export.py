@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,9 +23,11 @@ from neutrino.takeover.exporter import Exporter, all_objects, written_tables
 from neutrino.takeover.families import collections, families
 from neutrino.takeover.report import Report
 from tests.api.client import Api
-from tests.api.conftest import start
+from tests.api.conftest import configuration_text, start
 from tests.api.test_takeover import ADMIN, OPTIONS, UNLIMITED, db, execute, imported, loaded, source
-from tests.support.databases import prepared_database
+from tests.support.commands import run_neutrino
+from tests.support.databases import new_database, prepared_database
+from tests.support.neutron_database import load
 from tests.support.takeover_changes import change_everything
 
 __all__ = ["db", "loaded", "source"]  # fixtures
@@ -290,3 +293,38 @@ def test_every_family_but_the_tags_of_rules_has_an_inverse() -> None:
     assert [family.name for family in families() if family.decompose is None] == ["tags of rules"]
     for family in families():
         assert bool(family.theirs) == (family.decompose is not None)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.mariadb
+def test_command_exports_and_reports(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    url = new_database(request, "mariadb", tmp_path)
+    load(url)
+    (tmp_path / "neutron").write_text(url)
+    configuration = tmp_path / "neutrino.conf"
+    configuration.write_text(configuration_text(f"sqlite:///{tmp_path}/ours.sqlite"))
+    common = ["--config-file", str(configuration)]
+    export = ["takeover", "export", *common, "--to-file", str(tmp_path / "neutron")]
+    assert (
+        run_neutrino(["takeover", "import", *common, "--from-file", str(tmp_path / "neutron"), "--final"]).status == 0
+    )
+    done = run_neutrino(export)
+    assert (done.status, "nothing to export" in done.error) == (1, True)
+    assert run_neutrino(["takeover", "open", *common, "--despite-hosts", ",".join(HOSTS)]).status == 0
+    ours = Database(f"sqlite:///{tmp_path}/ours.sqlite")
+    with ours.transaction() as tx:
+        tx.execute(sa.update(t.networks).where(t.networks.c.name == "gre").values(name="renamed"))
+    ours.close()
+    assert run_neutrino([*export, "--dry-run"]).status == 1
+    report = tmp_path / "report.json"
+    done = run_neutrino([*export, "--report", str(report)])
+    assert (done.status, "1 updated" in done.out) == (0, True), done.error
+    assert json.loads(report.read_text())["families"]["networks"]["updated"] == 1
+    assert (sa.make_url(url).password or "") not in done.out + done.error + report.read_text()
+    assert run_neutrino([*export, "--dry-run"]).status == 0
+    assert run_neutrino(["takeover", "export", *common]).status == 2
+    assert (
+        run_neutrino(["takeover", "export", *common, "--to", "mysql+pymysql://nobody@127.0.0.1:1/neutron"]).status == 3
+    )

@@ -43,6 +43,7 @@ class State:
     imports: tuple[Import, ...]  # in the order of their time
     converted: tuple[str, ...]  # hosts with an agent of ours
     left: tuple[str, ...]  # hosts with Neutron's agents
+    failed_bindings: tuple[str, ...] = ()  # ports that could not be bound, as hosts may not while their agents are dead
 
     @property
     def is_frozen(self) -> bool:
@@ -71,6 +72,7 @@ class State:
             *self._phase_lines(last),
             f"{len(self.converted)} of {len(self.converted) + len(self.left)} hosts are converted"
             + (f"; with Neutron's agents: {listed(self.left)}" if self.left else ""),
+            *self._binding_lines(),
         ]
         return "".join(f"{line}\n" for line in lines)
 
@@ -81,6 +83,11 @@ class State:
             yield f"completed: requests write since {last.opened_at}"
         if last.concluded_at:
             yield f"finished at {last.concluded_at}: there is no way back to Neutron"
+
+    def _binding_lines(self) -> Iterator[str]:
+        if self.failed_bindings and not self.is_frozen:
+            yield f"ports whose binding failed: {listed(self.failed_bindings)}"
+            yield "  bind each again by an update of binding:host_id; Nova does so when an instance is rebooted hard"
 
 
 def last_import_to_export(db: Database) -> Import:
@@ -107,10 +114,14 @@ def read_state(db: Database) -> State:
     with db.read() as connection:
         imports = tuple(Import(*row) for row in connection.execute(sa.select(*columns).order_by(c.started_at, c.id)))
         rows = connection.execute(agents.order_by(t.agents.c.host)).all()
+        failed = (
+            connection.execute(sa.select(t.ports.c.id).where(t.ports.c.vif_type == "binding_failed")).scalars().all()
+        )
     # Only our agents report the state of the switch; one that is held has changed nothing on its host yet.
     reported = {row.host: msgspec.json.decode(row.configurations).get(words.DATAPLANE) for row in rows}
     converted = {host for host, dataplane in reported.items() if dataplane not in (None, f"down: {words.HELD}")}
-    return State(imports, tuple(sorted(converted)), tuple(row.host for row in rows if row.host not in converted))
+    left = tuple(row.host for row in rows if row.host not in converted)
+    return State(imports, tuple(sorted(converted)), left, tuple(failed))
 
 
 def open_writes(db: Database, despite: Collection[str] = ()) -> State:
