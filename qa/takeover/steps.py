@@ -15,7 +15,7 @@ from neutrino.lab.api_client import ApiClient, ApiError
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.namespaces import run
-from neutrino.lab.lab import NEUTRINO, SERVER
+from neutrino.lab.lab import NEUTRINO
 from neutrino.model.objects import Object
 from neutrino.takeover import verification
 from neutrino.takeover.families import collections
@@ -79,9 +79,12 @@ class Takeover:
         return self.command("import", *arguments)
 
     def start_server(self) -> None:
-        if self.neutron.lab.processes.pid(SERVER) is None:
-            build.start_server(self.neutron.lab)
-        self.neutron.lab.wait_for_server()
+        lab = self.neutron.lab
+        if all((lab.paths.host(host) / "credential").exists() for host in lab.hosts):
+            lab.spawn_server()  # an earlier run has registered the hosts
+        else:
+            build.start_server(lab)
+        lab.wait_for_server()
 
     def verify(self) -> Verification:
         """Compare all objects of both servers, as `neutrino takeover verify` does."""
