@@ -426,6 +426,8 @@ def test_chains_of_the_same_names_are_taken_over(bench):
             f"*raw\n:{render.PREROUTING} - [0:0]\n-A PREROUTING -j {render.PREROUTING}\n"
             f'-A {render.PREROUTING} -m physdev --physdev-in {tap} -m comment --comment "Set zone" -j CT --zone 5000\n'
             f"COMMIT\n*filter\n:{render.PREFIX}local - [0:0]\n:{render.FORWARD} - [0:0]\n"
+            ":neutron-filter-top - [0:0]\n-A FORWARD -j neutron-filter-top\n-A OUTPUT -j neutron-filter-top\n"
+            f"-A neutron-filter-top -j {render.PREFIX}local\n"
             f"-A FORWARD -j {render.FORWARD}\n-A OUTPUT -j {render.PREFIX}local\n-A {render.FORWARD} -j ACCEPT\nCOMMIT\n"
         ),
     )
@@ -434,6 +436,10 @@ def test_chains_of_the_same_names_are_taken_over(bench):
     assert udp_passes(bench.client, bench.server, 9)
     assert {entry.zone for entry in tracked(bench.host, IDS[SERVER])} == {5000}
     assert not tcp_passes(bench.client, bench.server, 9, expected=False)
-    assert f"{render.PREFIX}local" not in inside.run("iptables-save")
+    left = inside.run("iptables-save")
+    assert f"{render.PREFIX}local" not in left
+    assert "neutron-filter-top" not in left
+    jumps = [line for line in left.splitlines() if line.startswith("-A FORWARD") and render.PREFIX in line]
+    assert len(jumps) == 1, "ours"
     bench.host.apply(NET)
     assert "neutron-openvswi" not in inside.run("iptables-save")

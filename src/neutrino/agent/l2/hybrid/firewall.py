@@ -35,6 +35,7 @@ LOG = logging.getLogger(__name__)
 ZONES = range(4097, 0x6000)
 _HIGH_ZONES = range(0x8000, 0x10000)  # those of firewall groups
 _ZONE = re.compile(r"--physdev-in (?P<device>\S+) .*-j CT --zone (?P<zone>\d+)")
+SHARED = ("neutron-filter-top", "neutron-postrouting-bottom")  # chains that components of Neutron share
 _TOOLS = {4: "iptables", 6: "ip6tables"}
 
 
@@ -250,13 +251,14 @@ def _plan_rules(wanted: Tables, jumps: Tables, actual: Tables) -> str:
 
 
 def _plan_table(wanted: Chains, jumps: Chains, actual: Chains) -> list[str]:
-    stale = sorted(name for name in actual if render.is_our_chain(name) and name not in wanted)
+    ours = sorted(name for name in actual if render.is_our_chain(name) and name not in wanted)
+    stale = [*ours, *(name for name in SHARED if name in actual and _leads_to_ours(actual[name]))]
     differing = _differing(wanted, actual)
     # A declared chain is created or emptied. All of them first, as they jump to each other.
     lines = [f":{name} - [0:0]" for name in (*differing, *stale)]
     lines += [f"-A {name} {rule.text}" for name in differing for rule in wanted[name]]
     for chain, rules in actual.items():
-        if not render.is_our_chain(chain):
+        if not render.is_our_chain(chain) and chain not in stale:
             lines += [f"-D {chain} {rule.text}" for rule in _superfluous(rules, jumps.get(chain, ()), stale)]
     for chain, wanted_here in jumps.items():
         there = _marks(actual.get(chain, ()))
@@ -282,9 +284,14 @@ def _superfluous(there: Iterable[Rule], wanted: Iterable[Rule], stale: list[str]
         mark = render.mark_of(rule)
         if mark in expected:
             expected.discard(mark)  # a duplicate is superfluous
-        elif mark or rule.target in stale:
+        elif mark or rule.target in stale or render.is_our_chain(rule.target):  # the last: as Neutron's agent left it
             found.append(rule)
     return found
+
+
+def _leads_to_ours(rules: Iterable[Rule]) -> bool:
+    """Whether a chain that components of Neutron share has no rules but those of its Open vSwitch agent."""
+    return all(render.is_our_chain(rule.target) for rule in rules)
 
 
 def plan_sets(wanted: Mapping[str, AddressSet], actual: Mapping[str, AddressSet]) -> tuple[str, str]:
