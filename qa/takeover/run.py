@@ -21,7 +21,7 @@ from qa.takeover.lab.__main__ import SETTLE_SECONDS, STATE, say, started
 from qa.takeover.lab.cloud import Cloud
 from qa.takeover.lab.meters import process
 from qa.takeover.lab.neutron_lab import NeutronLab
-from qa.takeover.steps import MIXED_SECONDS, Takeover
+from qa.takeover.steps import CONVERTED, METADATA, MIXED_SECONDS, Takeover
 
 NEUTRON_SECONDS = 30.0  # until Neutron's agents have looked at everything on their host
 
@@ -88,15 +88,17 @@ def _take_over(neutron: NeutronLab, built: Cloud, hosts: Sequence[str], *, back:
 
 def _convert(takeover: Takeover, host: str) -> None:
     with takeover.phase(f"{host}: stop of Neutron's agents"):
-        takeover.stop_agents(host)
+        takeover.stop_agents(host, CONVERTED)
     with takeover.phase(f"{host}: conversion"):
         takeover.convert(host)
+        takeover.stop_agents(host)
     with takeover.phase(f"{host}: converted"):
         time.sleep(MIXED_SECONDS)
 
 
 def _give_back(takeover: Takeover, host: str) -> None:
     with takeover.phase(f"{host}: back"):
+        takeover.start_neutron_agents(host, [METADATA])  # for haproxy
         takeover.convert(host, "--back")
     with takeover.phase(f"{host}: start of Neutron's agents"):
         takeover.start_neutron_agents(host)

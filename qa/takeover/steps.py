@@ -24,6 +24,8 @@ from qa.takeover.lab.configuration import AGENTS
 from qa.takeover.lab.neutron_lab import HEADERS, NeutronLab
 from qa.takeover.lab.table import Phase
 
+METADATA = "neutron-metadata-agent"  # haproxy needs it until it is replaced
+CONVERTED = tuple(program for program in AGENTS if program != METADATA)
 SAMPLE = 100  # objects of a collection whose parts are compared
 STOP_SECONDS = 10.0
 MIXED_SECONDS = 5.0  # after each host: traffic between converted and unconverted hosts
@@ -100,8 +102,8 @@ class Takeover:
             if not processes.wait_for_end(pid, STOP_SECONDS):  # its threads wait for the broker
                 os.kill(pid, signal.SIGKILL)
 
-    def start_neutron_agents(self, host: str) -> None:
-        for program in AGENTS:
+    def start_neutron_agents(self, host: str, programs: Sequence[str] = CONVERTED) -> None:
+        for program in programs:
             self.neutron.start_agent(host, program)
 
     def start_agents(self) -> None:

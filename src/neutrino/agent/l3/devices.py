@@ -10,9 +10,10 @@ from neutrino.dataplane.netlink.values import NextHop, Route, route
 from neutrino.model.routing import Router, RouterInterface
 
 ALIAS = "neutrino router"
+IPV6_FORWARDING = "net/ipv6/conf/all/forwarding"
 SYSCTLS = {
     "net/ipv4/ip_forward": "1",
-    "net/ipv6/conf/all/forwarding": "1",
+    IPV6_FORWARDING: "1",
     # Answer ARP only for addresses of the device that was asked, and ask with an address of the device: with the
     # kernel's defaults one internal network would see the addresses of another.
     "net/ipv4/conf/all/arp_ignore": "1",

@@ -100,7 +100,15 @@ class FipNamespaces:
         self._lock = threading.Lock()
 
     def link(self, router: Router) -> Link | None:
-        return self.links.find(router.id) if agent_gateway(router) is not None else None
+        gateway = agent_gateway(router)
+        return self._link(router.id, gateway.network_id) if gateway is not None else None
+
+    def _link(self, router_id: str, network_id: str) -> Link | None:
+        """The one in our file; else that of the veth pair that a Neutron agent has created, which stays."""
+        if (known := self.links.find(router_id)) is not None:
+            return known
+        pair = self._existing(network_id).get(device(TO_ROUTER, router_id))
+        return (str(pair[0]), str(pair[1])) if pair is not None and _is_pair(pair) else None
 
     def stale(self) -> list[str]:
         """Namespaces that `reconcile` removes once they are adopted."""
@@ -187,8 +195,10 @@ class FipNamespaces:
 
     def _members(self, network_id: str) -> Iterator[tuple[Router, Link]]:
         for router in self.desired.served():
-            gateway, link = agent_gateway(router), self.links.find(router.id)
-            if gateway is not None and gateway.network_id == network_id and link is not None:
+            gateway = agent_gateway(router)
+            if gateway is None or gateway.network_id != network_id:
+                continue
+            if (link := self._link(router.id, network_id)) is not None:
                 yield router, link
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.devices import IPV6_FORWARDING
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, RouterNamespace
 from neutrino.agent.l3.extensions import BUILT_IN
 from neutrino.agent.l3.names import EXTERNAL, INTERNAL, SNAT_PORT, TO_FIP, device, router_namespace, snat_namespace
@@ -154,6 +155,9 @@ def render(
             # Keepalived cannot set these: the router is reconciled when its state changes.
             proxies=frozenset(proxy for part in parts for proxy in part.proxies if active or not ha),
             sysctls={name: value for part in parts for name, value in part.sysctls.items()},
+            # Switching IPv6 forwarding on makes the kernel report its multicast groups with the router's MAC, which a
+            # standby host must not use. A namespace of Neutron's has it off there.
+            initial_sysctls=frozenset((IPV6_FORWARDING,) if ha and not active else ()),
             device_prefixes=tuple(prefix for part in parts for prefix in part.device_prefixes),
             others_addresses=frozenset(names if ha else ()) - {"lo"},  # keepalived sets addresses on any of them
             others_routes=frozenset((STATIC,) if ha else ()),  # and routes

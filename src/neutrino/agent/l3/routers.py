@@ -275,8 +275,8 @@ class Routers:
 
     def _render(self, router: Router, *, keepalived: bool = True) -> Iterator[DesiredRouterNamespace]:
         link = self._fips.link(router) if router.distributed else None
-        # Only proxies depend on it: other routers are spared the reading.
-        active = not router.ndp_proxies or (keepalived and self.is_active(router))
+        # Routers without keepalived are spared the reading.
+        active = router.ha is None or (keepalived and self.is_active(router))
         lost = self.lost_next_hops(router)
         for each in router_namespaces(router, self.options, self.desired.objects(), link):
             yield render(dataclasses.replace(each, lost_next_hops=lost), self.extensions, active=active)

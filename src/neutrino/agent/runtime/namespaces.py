@@ -95,6 +95,8 @@ class DesiredNamespace:
     neighbours: frozenset[Neighbour] = frozenset()
     proxies: frozenset[ProxyNeighbour] = frozenset()
     sysctls: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    initial_sysctls: frozenset[str] = frozenset()
+    """Names of sysctls that are set only while there are no devices but lo: a change would make the kernel send packets."""
     device_prefixes: tuple[str, ...] = ()
     """Prefixes of our devices' names: such a device that is not desired is deleted."""
     others_addresses: frozenset[str] = frozenset()
@@ -262,6 +264,8 @@ def _plan_sysctls(
         parts = name.split("/")
         device = parts[3] if len(parts) > 4 and parts[3] in names else ""
         if device and device not in usable:
+            continue
+        if name in desired.initial_sysctls and not present.isdisjoint(names - {LOOPBACK.name}):
             continue
         new = bool(device) and device not in present  # `actual` may have values of the device that it replaces
         if new or actual.sysctls.get(name, value) != value:
