@@ -9,7 +9,7 @@ import pytest
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.extensions.distributed import FLOATING_PRIORITY, FLOATING_TABLE, DistributedRouting, snat_table
-from neutrino.agent.l3.fip import LinkLocals, render_fip
+from neutrino.agent.l3.fip import LINKS_FILE, LinkLocals, render_fip
 from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
@@ -234,11 +234,15 @@ class Host:
         self.feed = Feed()
         self.routers = self.feed.state.objects["router"]
         self.feed.state.objects["dhcp_port"]["p1"] = port("p1", "10.0.1.9")
+        self.nft = FakeNft(self.netlink)
+        self.dataplane = self.routers_of(state_path)
+
+    def routers_of(self, state_path: Path) -> Routers:
+        """Those of an agent that is started now."""
         options = L3Options(host="h1", state_path=str(state_path), veth=True)
-        services = ServiceNamespaces(self.netlink, lambda: self.ovsdb, FakeNft(self.netlink))
-        self.dataplane = Routers(
-            services, lambda name: Quiet(), options, DesiredRouters(self.feed, kinds=frozenset({"dhcp_port"}))
-        )
+        services = ServiceNamespaces(self.netlink, lambda: self.ovsdb, self.nft)
+        desired = DesiredRouters(self.feed, kinds=frozenset({"dhcp_port"}))
+        return Routers(services, lambda name: Quiet(), options, desired)
 
     def apply(self, new: Router) -> int:
         self.routers[new.id] = new
@@ -294,6 +298,20 @@ def test_routers_share_a_fip_namespace_until_the_last_is_removed(host: Host) -> 
     }
     host.remove("r2")
     assert (host.namespaces, host.plugged) == (set(), set())
+
+
+def test_a_link_that_is_in_no_file_stays_while_another_router_is_reconciled(host: Host, tmp_path: Path) -> None:
+    """As those of a Neutron agent, whose file has another place."""
+    first, second = distributed("r1", floating(9, "10.0.1.9")), distributed("r2", floating(10, "10.0.1.10"))
+    host.apply(first)
+    host.apply(second)
+    before = host.netlink.read("fip-outside")
+    (tmp_path / LINKS_FILE).unlink()
+    host.dataplane = host.routers_of(tmp_path)
+    host.apply(second)
+    assert host.dataplane.find(first) == []
+    assert host.netlink.read("fip-outside").addresses == before.addresses
+    assert host.netlink.read("fip-outside").devices == before.devices
 
 
 def test_before_synced_other_routers_stay_in_the_fip_namespace(host: Host) -> None:

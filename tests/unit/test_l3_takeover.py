@@ -9,11 +9,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from neutrino.agent.l3.devices import IPV6_FORWARDING
 from neutrino.agent.l3.fip import LinkLocals
 from neutrino.agent.l3.services.keepalived.render import primary_address
-from neutrino.agent.runtime.namespaces import DesiredDevice, DesiredNamespace, Plug, as_plugged, plan_namespace
+from neutrino.agent.runtime.namespaces import (
+    IPV6_OFF,
+    PROMOTE,
+    DesiredDevice,
+    DesiredNamespace,
+    Plug,
+    as_plugged,
+    plan_namespace,
+)
 from neutrino.dataplane.iptables.api import scope_chains
-from neutrino.dataplane.netlink.api import DeleteItem, SetItem
+from neutrino.dataplane.netlink.api import DeleteItem, SetItem, SetSysctl
 from neutrino.dataplane.netlink.values import HOST, Device, NamespaceState, route
 from neutrino.dataplane.netlink.values import address as on_device
 from tests.support.routing import address, membership
@@ -58,6 +67,20 @@ def test_a_veth_pair_stays_one() -> None:
 def test_a_device_that_is_gone_is_plugged_as_configured() -> None:
     """An internal port of the userspace datapath leaves its namespace with ovs-vswitchd."""
     assert as_plugged(WANTED, NamespaceState()) == WANTED
+
+
+def test_forwarding_is_not_switched_on_where_a_standby_host_has_devices() -> None:
+    """The kernel would report its multicast groups with the router's MAC, and draw the router's traffic there."""
+    off = {IPV6_FORWARDING: "0", PROMOTE: "1", IPV6_OFF: "0"}
+    actual = dataclasses.replace(there(Device("qr-1", "tun", PAIR.mac, 1450, up=True)), sysctls=off)
+    standby = dataclasses.replace(
+        as_plugged(WANTED, actual), sysctls={IPV6_FORWARDING: "1"}, initial_sysctls=frozenset({IPV6_FORWARDING})
+    )
+    assert not plan_namespace(standby, actual)
+    active = dataclasses.replace(standby, initial_sysctls=frozenset())
+    assert plan_namespace(active, actual).changes == (SetSysctl(IPV6_FORWARDING, "1"),)
+    created = plan_namespace(standby, NamespaceState(sysctls=off)).changes
+    assert created[0] == SetSysctl(IPV6_FORWARDING, "1"), "before there is a device"
 
 
 @pytest.mark.parametrize("stays", [True, False])
