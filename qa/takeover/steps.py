@@ -20,8 +20,8 @@ from neutrino.model.objects import Object
 from neutrino.takeover import verification
 from neutrino.takeover.families import collections
 from neutrino.takeover.verification import Verification
-from qa.takeover.lab.configuration import AGENTS
-from qa.takeover.lab.neutron_lab import HEADERS, NeutronLab
+from qa.takeover.lab.configuration import AGENTS, firewall_driver
+from qa.takeover.lab.neutron_lab import NeutronLab
 from qa.takeover.lab.table import Phase
 
 METADATA = "neutron-metadata-agent"  # haproxy needs it until it is replaced
@@ -33,6 +33,8 @@ HELD_SECONDS = 60.0
 # As Neutron has it: routers whose hosts advertise with different intervals would have two active ones.
 AGENT = """[DEFAULT]
 ha_vrrp_advert_int = 2
+[securitygroup]
+firewall_driver = {firewall_driver}
 """
 
 
@@ -90,8 +92,8 @@ class Takeover:
 
     def verify(self) -> Verification:
         """Compare all objects of both servers, as `neutrino takeover verify` does."""
-        ours = ApiClient(self.neutron.lab.settings.url, headers=HEADERS)
-        return verification.verify("administrator", Reader(self.neutron.api), Reader(ours), collections(), SAMPLE)
+        theirs, ours = Reader(self.neutron.api), Reader(self.neutron.ours)
+        return verification.verify("administrator", theirs, ours, collections(), SAMPLE)
 
     def stop_agents(self, host: str, programs: Sequence[str] = AGENTS) -> None:
         """Stop Neutron's agents of a host as a service manager does; what they have configured stays."""
@@ -112,8 +114,9 @@ class Takeover:
         for host in lab.hosts:
             configuration = lab.paths.host(host) / "agent.conf"
             text = configuration.read_text()
-            if not text.endswith(AGENT):
-                configuration.write_text(text + AGENT)
+            options = AGENT.format(firewall_driver=firewall_driver(host))
+            if not text.endswith(options):
+                configuration.write_text(text + options)
             lab.spawn_agent(host)
         for host in lab.hosts:
             control = path_of(lab.paths.host(host))

@@ -21,9 +21,11 @@ from neutrino.takeover.comparison import compare, read_answers
 from neutrino.takeover.deviations import Deviations
 from neutrino.takeover.exporter import Exporter, all_objects, written_tables
 from neutrino.takeover.families import collections, families
+from neutrino.takeover.finishing import finish
 from neutrino.takeover.report import Report
 from tests.api.client import Api
 from tests.api.conftest import configuration_text, start
+from tests.api.test_frozen import asked_again
 from tests.api.test_takeover import ADMIN, OPTIONS, UNLIMITED, db, execute, imported, loaded, source
 from tests.support.commands import run_neutrino
 from tests.support.databases import new_database, prepared_database
@@ -198,7 +200,7 @@ def test_what_the_import_left_out_stays(source: sa.Engine, db: Database, tmp_pat
     )
     opened(source, db)
     before = neutron(source)
-    assert exported(source, db).written == 0
+    assert exported(source, db, run.Options(OPTIONS.dns_domain, dry_run=True)).written == 0
     with serving(db, tmp_path) as server:
         network = caller(server)("GET", "networks", None)["networks"][0]
         caller(server)("PUT", f"networks/{network['id']}", {"network": {"description": "changed"}})
@@ -279,6 +281,79 @@ def test_kinds_that_only_we_have_are_refused(source: sa.Engine, db: Database, tm
         "metering_label_rules"
     }
     assert neutron(source) == before
+
+
+@pytest.mark.every_database
+def test_after_an_export_requests_write_in_neutron_only(source: sa.Engine, db: Database, tmp_path: Path) -> None:
+    """What Neutron changes then is imported again, and another takeover follows."""
+    opened(source, db)
+    with serving(db, tmp_path) as server:
+        api = Api(server.app, ADMIN).as_admin()
+        networks = [api.make("network", name=name) for name in ("kept", "changed", "deleted")]
+        assert exported(source, db, run.Options(OPTIONS.dns_domain, dry_run=True)).written == 3
+        api.make("network", name="after a dry run")
+        assert exported(source, db).written == 4
+        asked_again(server)
+        api.post("/networks", {"network": {}}).refused(503, "CloudFrozen")
+        assert opening.read_state(db).phase is opening.Phase.EXPORTED
+        with pytest.raises(checks.Refused, match="given this cloud back"):
+            finish(db)
+
+        execute(
+            source,
+            "UPDATE networks SET name = 'by Neutron' WHERE name = 'changed'",
+            f"DELETE FROM networksegments WHERE network_id = '{networks[2]['id']}'",
+            "DELETE FROM networks WHERE name = 'deleted'",
+        )
+        with pytest.raises(checks.Refused, match="2 objects differ since the export of"):
+            exported(source, db)
+        report = imported(source, db, run.Options(OPTIONS.dns_domain, final=True))
+        assert (report.counts["networks"].updated, report.counts["networks"].deleted) == (1, 1)
+        names = {one["name"] for one in api.get("/networks").expect(200).body["networks"]}
+        assert {"kept", "by Neutron", "after a dry run"} <= names
+        assert opening.read_state(db).phase is opening.Phase.FROZEN
+        opening.open_writes(db, HOSTS)
+        asked_again(server)
+        api.make("network", name="of the second takeover")
+        assert exported(source, db).counts["networks"].created == 1
+
+
+def test_an_export_can_be_undone_by_opening_again(source: sa.Engine, db: Database, tmp_path: Path) -> None:
+    opened(source, db)
+    exported(source, db)
+    opening.open_writes(db, HOSTS)
+    assert opening.read_state(db).phase is opening.Phase.OPEN
+    with serving(db, tmp_path) as server:
+        Api(server.app, ADMIN).as_admin().make("network", name="new")
+    assert exported(source, db).counts["networks"].created == 1
+
+
+def test_an_export_that_was_killed_is_completed_by_the_next(source: sa.Engine, db: Database) -> None:
+    """It ended between the commit in Neutron's database and the mark in ours: requests still may not write."""
+    opened(source, db)
+    with db.transaction() as tx:
+        tx.execute(sa.update(t.takeovers).values(closed_at=now()))
+    state = opening.read_state(db)
+    assert (state.phase, state.is_frozen, "run it again" in state.to_text()) == (opening.Phase.CLOSED, True, True)
+    assert exported(source, db).written == 0
+    assert opening.read_state(db).phase is opening.Phase.EXPORTED
+
+
+def test_an_export_waits_until_servers_refuse_writes(source: sa.Engine, db: Database, tmp_path: Path) -> None:
+    opened(source, db)
+    waited: list[float] = []
+    with opening.closed(db, waited.append):
+        assert waited == [], "no server runs"
+    assert opening.read_state(db).phase is opening.Phase.OPEN, "it was not completed"
+    with db.transaction() as tx:
+        tx.execute(
+            sa.insert(t.server_processes).values(
+                id="1", kind="api", host="h", pid=1, release="", started_at=now(), seen_at=now()
+            )
+        )
+    with opening.closed(db, waited.append) as closing:
+        closing.is_complete = True
+    assert waited == [opening.NOTICE_SECONDS]
 
 
 def test_before_open_there_is_nothing_to_export(source: sa.Engine, db: Database) -> None:

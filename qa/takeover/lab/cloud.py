@@ -23,6 +23,7 @@ TAG = 7  # of the trunk's subport
 PAIR = "10.1.0.200"  # an allowed address pair, which an instance has beside its own address
 FORWARDED = 8080  # the port of a floating IP that is forwarded
 STREAM = 7000  # the first of the ports that instances receive streams on
+SPARE = "spare"  # a network that is deleted after the takeover
 _STREAMS = {"port_range_min": STREAM, "port_range_max": STREAM + 99}
 
 
@@ -56,6 +57,7 @@ NETWORKS: Mapping[str, Mapping[str, object]] = {
     "green": {},
     "red": {},
     "orange": {},
+    "purple": {},
     "scoped": {},
     "vlan": {
         "provider:network_type": "vlan",
@@ -65,6 +67,7 @@ NETWORKS: Mapping[str, Mapping[str, object]] = {
     },
     "gre": {"provider:network_type": "gre"},
     "geneve": {"provider:network_type": "geneve"},
+    SPARE: {},
 }
 _SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
 _STATEFUL = {"ipv6_ra_mode": "dhcpv6-stateful", "ipv6_address_mode": "dhcpv6-stateful"}
@@ -80,6 +83,7 @@ SUBNETS = (
     Subnet("green", "10.2.0.0/24"),
     Subnet("red", "10.3.0.0/24"),
     Subnet("orange", "10.4.0.0/24", {"enable_dhcp": False}),
+    Subnet("purple", "10.8.0.0/24", {"enable_dhcp": False}),
     Subnet("vlan", "10.5.0.0/24", {"gateway_ip": None}),
     Subnet("vlan", "2001:db8:5::/64", {**_STATEFUL, "gateway_ip": None}),
     Subnet("gre", "10.6.0.0/24", {"enable_dhcp": False}),
@@ -89,6 +93,7 @@ ROUTERS = (
     Router("legacy", ("blue", "scoped"), {"distributed": False, "ha": False}),
     Router("ha", ("green",), {"distributed": False, "ha": True}),
     Router("dvr", ("red", "orange"), {"distributed": True, "ha": False}),
+    Router("dvr-ha", ("purple",), {"distributed": True, "ha": True}),
 )
 INSTANCES = (
     Instance("b1", "h1", "blue", by_dhcp=True),
@@ -99,6 +104,8 @@ INSTANCES = (
     Instance("r1", "h1", "red", floating_ip=True),
     Instance("r3", "h3", "red", by_dhcp=True, floating_ip=True),
     Instance("o2", "h2", "orange"),
+    Instance("p2", "h2", "purple"),
+    Instance("p3", "h3", "purple", floating_ip=True),
     Instance("v1", "h1", "vlan", by_dhcp=True),
     Instance("v2", "h2", "vlan", by_dhcp=True),
     Instance("x1", "h1", "gre"),
@@ -233,7 +240,10 @@ def _create_instances(neutron: NeutronLab, cloud: Cloud, group: Object) -> None:
         cloud.ports[instance.name] = port
         if instance.name != PARENT:
             mtu = cloud.networks[instance.network]["mtu"]
-            vm = Vm(instance.name, instance.host, port["id"], port["device_id"], port["mac_address"], mtu)
+            vm = Vm(
+                *(instance.name, instance.host, port["id"], port["device_id"], port["mac_address"], mtu),
+                hybrid=bool(port["binding:vif_details"].get("ovs_hybrid_plug")),
+            )
             instances.vms.add(vm)
     cloud.subport = api.create("port", network_id=cloud.networks["vlan"]["id"], security_groups=[group["id"]])
     subport = {"port_id": cloud.subport["id"], "segmentation_type": "vlan", "segmentation_id": TAG}

@@ -10,6 +10,7 @@ from neutrino.lab.settings import BRIDGE_MAPPINGS, OVS_RUN
 SERVICE_PLUGINS = ("router", "qos", "trunk", "segments", "port_forwarding")
 # Agents by their programs; the L3 agent last, as it needs most of the others' work.
 L3 = "neutron-l3-agent"
+HYBRID, HYBRID_HOST = "iptables_hybrid", "h2"  # one host filters with iptables, as older clouds do
 AGENTS = ("neutron-openvswitch-agent", "neutron-dhcp-agent", "neutron-metadata-agent", L3)
 
 ML2 = """[ml2]
@@ -63,6 +64,11 @@ class AgentHost:
     transport: str  # URL of the broker
     metadata_secret: str
     use_veth: bool = False
+    firewall_driver: str = "openvswitch"
+
+
+def firewall_driver(host: str) -> str:
+    return HYBRID if host == HYBRID_HOST else "openvswitch"
 
 
 def agent_conf(host: AgentHost) -> str:
@@ -98,7 +104,7 @@ local_ip = {host.local_ip}
 bridge_mappings = {mappings}
 datapath_type = netdev
 [securitygroup]
-firewall_driver = openvswitch
+firewall_driver = {host.firewall_driver}
 enable_security_group = true
 [oslo_concurrency]
 lock_path = {host.directory}/lock

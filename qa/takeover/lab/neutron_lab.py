@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -55,6 +55,22 @@ class Endpoints:
 
 
 @dataclass
+class NeutronServer:
+    """The processes of Neutron's server, which an operator stops when it is not needed any more."""
+
+    place: Place
+    _running: ExitStack = field(default_factory=ExitStack)
+
+    def start(self) -> str:
+        """The URL of its API, which is the same each time."""
+        server, _ = self._running.enter_context(neutron_processes.running(self.place))
+        return server.url
+
+    def stop(self) -> None:
+        self._running.close()
+
+
+@dataclass
 class NeutronLab:
     """A lab whose networking service is Neutron."""
 
@@ -62,6 +78,7 @@ class NeutronLab:
     endpoints: Endpoints
     output: build.Output
     use_veth: bool = False
+    own_server: NeutronServer | None = None  # None: another process runs it
 
     @property
     def api(self) -> ApiClient:
@@ -69,10 +86,24 @@ class NeutronLab:
 
     @property
     def instances(self) -> Instances:
+        return self.instances_of(self.api)
+
+    @property
+    def ours(self) -> ApiClient:
+        """The API of our server, once it runs."""
+        return ApiClient(self.lab.settings.url, headers=HEADERS)
+
+    def instances_of(self, api: ApiClient) -> Instances:
         lab = self.lab
         return Instances(
-            self.api, lab.vms, lab.hosts, lab.ovs, lab.paths.dhcp_clients, environment=lab.processes.environment()
+            api, lab.vms, lab.hosts, lab.ovs, lab.paths.dhcp_clients, environment=lab.processes.environment()
         )
+
+    @property
+    def server(self) -> NeutronServer:
+        if self.own_server is None:
+            raise LabError("Neutron's server belongs to the process that keeps the lab running")
+        return self.own_server
 
     def directory(self, host: str) -> Path:
         """The state_path of Neutron's agents on the host."""
@@ -106,6 +137,7 @@ class NeutronLab:
                 self.endpoints.broker.replace("amqp://", "rabbit://", 1),
                 self.lab.paths.metadata_secret.read_text().strip(),
                 self.use_veth,
+                configuration.firewall_driver(host),
             )
         )
         _write_private(directory / "agent.conf", text)
@@ -150,7 +182,7 @@ def running(state: Path, output: build.Output, *, use_veth: bool = False) -> Ite
         place = _write_server_files(lab, mariadb, broker)
         endpoints = Endpoints(f"http://127.0.0.1:{place.port}", mariadb.url(DATABASE), broker.url)
         _write_private(state / ENDPOINTS, msgspec.json.encode(endpoints).decode())
-        neutron = NeutronLab(lab, endpoints, progress, use_veth)
+        neutron = NeutronLab(lab, endpoints, progress, use_veth, NeutronServer(place))
         database.result()
         mariadb.create_database(DATABASE)
         progress("MariaDB")
@@ -167,8 +199,8 @@ def running(state: Path, output: build.Output, *, use_veth: bool = False) -> Ite
         stack.enter_context(Relay([lab.holder(host) for host in lab.hosts], broker.port))
         migration.result()
         progress("schema of Neutron's database")
-        server, _ = stack.enter_context(neutron_processes.running(place))
-        progress(f"Neutron's API on {server.url}")
+        stack.callback(neutron.server.stop)
+        progress(f"Neutron's API on {neutron.server.start()}")
         for program in AGENTS:
             for host in lab.hosts:
                 neutron.start_agent(host, program)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,29 +62,35 @@ def traffic(cloud: Cloud) -> list[TrafficPath]:
         inward("DVR, floating IP to h3", "r3"),
         outward("DVR, floating IP from h3", "r3"),
         outward("DVR, SNAT from h2", "o2"),
+        outward("DVR with HA, SNAT from h2", "p2"),
+        inward("DVR with HA, floating IP to h3", "p3"),
     ]
 
 
 def plan(neutron: NeutronLab, cloud: Cloud) -> Plan:
     """All meters. Receivers of streams listen on ports of their own."""
-    paths = traffic(cloud)
-    streams = []
-    for number, path in enumerate(paths, STREAM + 1):
-        network = str(network_of(neutron, path.receiver))
-        streams.append(
-            StreamPath(path.name, str(network_of(neutron, path.source)), path.target, number, network, number)
-        )
+    basic = meters_of(neutron, traffic(cloud))
     forwarded = str(cloud.forwarding["floating_ip_address"])
     networks = str(network_of(neutron, EXTERNAL)), str(network_of(neutron, "b1"))
-    streams.append(
-        StreamPath("legacy router, forwarded port to h1", networks[0], forwarded, FORWARDED, networks[1], STREAM)
-    )
+    stream = StreamPath("legacy router, forwarded port to h1", networks[0], forwarded, FORWARDED, networks[1], STREAM)
     return Plan(
-        [PingPath(path.name, str(network_of(neutron, path.source)), path.target) for path in paths],
-        streams,
+        basic.pings,
+        [*basic.streams, stream],
         [_metadata(neutron, cloud, name) for name in ("b2", "g2", "r3", "v2")]
         + [_renewals(neutron, cloud, name) for name in ("b2", "g3", "r3", "v2")],
         ha_routers(neutron, cloud),
+    )
+
+
+def meters_of(neutron: NeutronLab, paths: Sequence[TrafficPath], first_port: int = STREAM + 1) -> Plan:
+    """Pings and streams on all paths; each stream has a port of its own."""
+    networks = [(str(network_of(neutron, path.source)), str(network_of(neutron, path.receiver))) for path in paths]
+    return Plan(
+        [PingPath(path.name, source, path.target) for path, (source, _) in zip(paths, networks, strict=True)],
+        [
+            StreamPath(path.name, source, path.target, port, receiver, port)
+            for port, (path, (source, receiver)) in enumerate(zip(paths, networks, strict=True), first_port)
+        ],
     )
 
 
@@ -91,7 +98,7 @@ def network_of(neutron: NeutronLab, machine: str) -> Path:
     """The file of a machine's network namespace."""
     if machine == EXTERNAL:
         return Path(f"/proc/{neutron.lab.holder(EXTERNAL)}/ns/net")
-    host = next(instance.host for instance in INSTANCES if instance.name == machine)
+    host = neutron.instances.vms.get(machine).host
     return vm_network(neutron.lab.holder(host), vm_namespace(machine))
 
 
@@ -101,7 +108,7 @@ def ha_routers(neutron: NeutronLab, cloud: Cloud) -> list[HaRouter]:
     for name, router in cloud.routers.items():
         if not router["ha"]:
             continue
-        namespace = f"qrouter-{router['id']}"
+        namespace = f"{'snat' if router['distributed'] else 'qrouter'}-{router['id']}"  # where VRRP runs
         for host in neutron.lab.hosts:
             holder = neutron.lab.holder(host)
             network = host_file(holder, f"/run/netns/{namespace}")
@@ -133,20 +140,30 @@ def _place(name: str) -> str:
 
 def wait_until_open(neutron: NeutronLab, cloud: Cloud) -> None:
     """Wait until every path passes a ping: Neutron reports a port ACTIVE before routers and floating IPs are there."""
-    closed = traffic(cloud)
+    ha = sum(bool(router["ha"]) for router in cloud.routers.values())
+
+    def all_active() -> bool:
+        return sum(router.is_active for router in ha_routers(neutron, cloud)) == ha
+
+    wait_until_passing(neutron, traffic(cloud), all_active)
+
+
+def wait_until_passing(
+    neutron: NeutronLab, paths: Sequence[TrafficPath], also: Callable[[], bool] = lambda: True
+) -> None:
+    closed = list(paths)
     started = time.monotonic()
 
     def ready() -> bool:
         nonlocal closed
         closed = [path for path in closed if not _pings(neutron, path)]
-        active = [router.router for router in ha_routers(neutron, cloud) if router.is_active]
-        return not closed and len(active) == sum(bool(router["ha"]) for router in cloud.routers.values())
+        return not closed and also()
 
     try:
         wait_until(ready, SECONDS, "traffic does not pass")
     except LabError as error:
         raise LabError(f"{error}: {'; '.join(path.name for path in closed) or 'HA routers'}") from None
-    neutron.output(f"traffic on {len(traffic(cloud))} paths ({time.monotonic() - started:.1f} s)")
+    neutron.output(f"traffic on {len(paths)} paths ({time.monotonic() - started:.1f} s)")
 
 
 def _pings(neutron: NeutronLab, path: TrafficPath) -> bool:

@@ -1,6 +1,7 @@
-"""Whether the database is frozen: a copy of Neutron's, whose takeover is not completed (`neutrino takeover open`).
+"""Whether the database is frozen: a copy of Neutron's, whose takeover is not completed (`neutrino takeover open`), or which
+was exported to Neutron again.
 
-Until then Neutron serves the hosts that are not converted, from the same objects. So nothing changes them here but the
+Meanwhile Neutron serves the hosts that are not converted, from the same objects. So nothing changes them here but the
 reports of hosts: requests that write are refused, with the time to try again, and no network or router is moved to another
 agent.
 """
@@ -17,7 +18,12 @@ from neutrino.server.db.reads import Lookup, read, scalar
 from neutrino.server.db.session import Database
 
 KEPT_SECONDS: Final = 1.0  # every request that writes asks
-_NOT_OPENED = Lookup(sa.select(t.takeovers.c.id).where(t.takeovers.c.opened_at.is_(None)).limit(1), scalar)
+_NOT_OPEN = Lookup(
+    sa.select(t.takeovers.c.id)
+    .where(t.takeovers.c.opened_at.is_(None) | t.takeovers.c.closed_at.is_not(None))
+    .limit(1),
+    scalar,
+)
 
 
 class Frozen:
@@ -36,6 +42,6 @@ class Frozen:
         with self._lock:
             if self._clock() >= self._until:
                 with self._db.read() as connection:
-                    self._is_frozen = read(connection, _NOT_OPENED()) is not None
+                    self._is_frozen = read(connection, _NOT_OPEN()) is not None
                 self._until = self._clock() + KEPT_SECONDS
         return self._is_frozen

@@ -209,11 +209,14 @@ def check_target(db: Database, importer: Importer, *, silent_since: str, allow_r
                 t.server_processes.c.seen_at >= silent_since
             )
         ).all()
-        runs = list(connection.execute(sa.select(t.takeovers.c.opened_at)).scalars())
+        c = t.takeovers.c
+        runs = connection.execute(sa.select(c.opened_at, c.exported_at)).all()
     imported = bool(runs)
-    if imported and None not in runs:
+    exported_at = max((run.exported_at or "" for run in runs), default="")
+    if imported and not exported_at and all(run.opened_at for run in runs):
         raise Refused(
-            f"the takeover of this database was completed at {max(runs)}: an import would undo what changed since"
+            f"the takeover of this database was completed at {max(run.opened_at for run in runs)}: an import would undo "
+            "what changed since"
         )
     # With a row of an earlier import a server refuses writes, and moves nothing.
     if running and not imported and not allow_running:
@@ -225,7 +228,9 @@ def check_target(db: Database, importer: Importer, *, silent_since: str, allow_r
         table = family.tables[0].table
         if table.name in _UNUSED:
             continue
-        foreign = _created_here(db, importer, family) if imported else _any(db, table, family.tables[0].owner)
+        foreign = (
+            _created_here(db, importer, family, exported_at) if imported else _any(db, table, family.tables[0].owner)
+        )
         if foreign:
             raise Refused(
                 f"this database has {family.name} that are not of Neutron, as {', '.join(foreign[:_SHOWN])}: "
@@ -238,15 +243,15 @@ def _any(db: Database, table: sa.Table, owner: str) -> list[str]:
         return [str(one) for one in connection.execute(sa.select(table.c[owner]).limit(_SHOWN)).scalars()]
 
 
-def _created_here(db: Database, importer: Importer, family: Family) -> list[str]:
-    """Objects that Neutron does not have, and that an API request has created here since."""
-    return [key for keys in importer.to_delete(db, family) for key in _by_request(db, keys)]
+def _created_here(db: Database, importer: Importer, family: Family, exported_at: str) -> list[str]:
+    """Objects that Neutron does not have, and that an API request has created here since; Neutron has got others."""
+    return [key for keys in importer.to_delete(db, family) for key in _by_request(db, keys, exported_at)]
 
 
-def _by_request(db: Database, keys: Collection[object]) -> list[str]:
+def _by_request(db: Database, keys: Collection[object], after: str) -> list[str]:
     c = t.changes.c
     with db.read() as connection:
         statement = sa.select(c.object_id).where(
-            c.object_id.in_(list(keys)), c.created.is_(True), c.request_id.is_not(None)
+            c.object_id.in_(list(keys)), c.created.is_(True), c.request_id.is_not(None), c.at > after
         )
         return sorted(set(connection.execute(statement).scalars()))

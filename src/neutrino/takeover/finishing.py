@@ -49,6 +49,11 @@ def finish(db: Database, despite: Collection[str] = ()) -> Finished:
             raise Refused("nothing was imported: this database is no copy of Neutron's, and there is nothing to finish")
         case Phase.IMPORTED | Phase.FROZEN:
             raise Refused("requests do not write here yet: run `neutrino takeover open` first")
+        case Phase.CLOSED | Phase.EXPORTED:
+            raise Refused(
+                "an export has given this cloud back to Neutron: run `neutrino takeover open` first if requests are to "
+                "write here again"
+            )
         case Phase.FINISHED:
             raise Refused(f"it was finished already, at {state.imports[-1].concluded_at}")
     left = [host for host in state.left if host not in despite]

@@ -1,6 +1,11 @@
-"""The state of a takeover on our side, and its end: the hosts that are converted, and since when requests may write."""
+"""The state of a takeover on our side: the hosts that are converted, and whether requests may write.
 
-from collections.abc import Collection, Iterator
+They may not before the takeover is opened, and not any more once an export has begun to give the cloud back to Neutron.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -12,8 +17,12 @@ from neutrino.model import agents as words
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import now
+from neutrino.server.frozen import KEPT_SECONDS
+from neutrino.server.hosts.registry import timestamp
 from neutrino.takeover.checks import Refused
 
+NOTICE_SECONDS: Final = KEPT_SECONDS + 2.0  # until servers refuse writes, and have completed those that they had begun
+SILENT_SECONDS: Final = 60.0  # a server process that has not written its time for so long has ended
 _SHOWN: Final = 20  # hosts in a message
 
 
@@ -22,6 +31,8 @@ class Phase(StrEnum):
     IMPORTED = "imported"  # Neutron goes on, and further imports follow
     FROZEN = "frozen"  # the final import is complete: hosts are converted
     OPEN = "open"  # requests write here; an export leads back
+    CLOSED = "closed"  # an export was begun: requests do not write here any more
+    EXPORTED = "exported"  # Neutron has all that has changed: hosts are given back
     FINISHED = "finished"  # there is no way back
 
 
@@ -36,6 +47,8 @@ class Import:
     final: bool
     opened_at: str | None
     concluded_at: str | None = None
+    closed_at: str | None = None
+    exported_at: str | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +60,7 @@ class State:
 
     @property
     def is_frozen(self) -> bool:
-        return any(one.opened_at is None for one in self.imports)
+        return any(one.opened_at is None or one.closed_at is not None for one in self.imports)
 
     @property
     def phase(self) -> Phase:
@@ -58,6 +71,8 @@ class State:
             return Phase.FINISHED
         if not self.is_frozen:
             return Phase.OPEN
+        if last.closed_at:
+            return Phase.EXPORTED if last.exported_at else Phase.CLOSED
         return Phase.FROZEN if last.final and last.finished_at else Phase.IMPORTED
 
     def to_text(self) -> str:
@@ -77,6 +92,10 @@ class State:
         return "".join(f"{line}\n" for line in lines)
 
     def _phase_lines(self, last: Import) -> Iterator[str]:
+        if self.phase is Phase.CLOSED:
+            yield f"an export was begun at {last.closed_at} and is not complete: run it again"
+        elif self.phase is Phase.EXPORTED:
+            yield f"exported to Neutron at {last.exported_at}: start its servers, and give the hosts back to its agents"
         if self.is_frozen:
             yield "requests that write are refused until `neutrino takeover open`"
         else:
@@ -109,7 +128,8 @@ def last_import_to_export(db: Database) -> Import:
 
 def read_state(db: Database) -> State:
     c = t.takeovers.c
-    columns = (c.source, c.release, c.started_at, c.finished_at, c.final, c.opened_at, c.concluded_at)
+    states = (c.opened_at, c.concluded_at, c.closed_at, c.exported_at)
+    columns = (c.source, c.release, c.started_at, c.finished_at, c.final, *states)
     agents = sa.select(t.agents.c.host, t.agents.c.configurations).where(t.agents.c.agent_type == words.OVS)
     with db.read() as connection:
         imports = tuple(Import(*row) for row in connection.execute(sa.select(*columns).order_by(c.started_at, c.id)))
@@ -125,7 +145,10 @@ def read_state(db: Database) -> State:
 
 
 def open_writes(db: Database, despite: Collection[str] = ()) -> State:
-    """Let requests write, if all hosts are converted but those of `despite`; Refused otherwise."""
+    """Let requests write, if all hosts are converted but those of `despite`; Refused otherwise.
+
+    Also after an export: the way back to Neutron is not taken then.
+    """
     state = read_state(db)
     if not state.imports:
         raise Refused("nothing was imported: this database is no copy of Neutron's, and requests write already")
@@ -150,9 +173,50 @@ def open_writes(db: Database, despite: Collection[str] = ()) -> State:
     def attempt() -> None:
         with db.transaction() as tx:
             tx.write(sa.update(t.takeovers).where(t.takeovers.c.opened_at.is_(None)).values(opened_at=at))
+            tx.write(sa.update(t.takeovers).values(closed_at=None, exported_at=None))
 
     db.retrying(attempt)
     return read_state(db)
+
+
+@dataclass
+class Closing:
+    """Requests may not write while an export runs; nor after it, if it is complete."""
+
+    is_complete: bool = False
+
+
+@contextmanager
+def closed(db: Database, wait: Callable[[float], None] = time.sleep) -> Iterator[Closing]:
+    """Refuse writes for an export. They are let in again if it does not complete, unless an earlier one has closed it."""
+    was_open = read_state(db).phase is Phase.OPEN
+    closing = Closing()
+    try:
+        if was_open:
+            _set(db, closed_at=now())
+            if _has_servers(db):
+                wait(NOTICE_SECONDS)
+        yield closing
+    finally:
+        if closing.is_complete:
+            _set(db, exported_at=now())
+        elif was_open:
+            _set(db, closed_at=None)
+
+
+def _set(db: Database, **values: str | None) -> None:
+    def attempt() -> None:
+        with db.transaction() as tx:
+            tx.write(sa.update(t.takeovers).values(values))
+
+    db.retrying(attempt)
+
+
+def _has_servers(db: Database) -> bool:
+    silent = timestamp(time.time() - SILENT_SECONDS)
+    servers = sa.select(t.server_processes.c.pid).where(t.server_processes.c.seen_at >= silent).limit(1)
+    with db.read() as connection:
+        return connection.execute(servers).first() is not None
 
 
 def listed(hosts: Collection[str]) -> str:

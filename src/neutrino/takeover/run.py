@@ -19,8 +19,6 @@ from neutrino.takeover.importer import Importer, Progress, no_progress
 from neutrino.takeover.report import Report
 from neutrino.takeover.writer import Counts
 
-SILENT_SECONDS = 60.0  # a server process that has not written its time for so long has ended
-
 
 @dataclass(frozen=True)
 class Options:
@@ -44,7 +42,10 @@ def run(url: sa.URL, db: Database, options: Options, progress: Progress = no_pro
     with source.opened(url) as opened:
         report, importer = _begin("import", opened, options, progress)
         checks.check_target(
-            db, importer, silent_since=timestamp(time.time() - SILENT_SECONDS), allow_running=options.allow_running
+            db,
+            importer,
+            silent_since=timestamp(time.time() - opening.SILENT_SECONDS),
+            allow_running=options.allow_running,
         )
         report.counts = {name: Counts(read=number) for name, number in importer.check().items()}
         if report.deviations.refused:
@@ -59,8 +60,20 @@ def run(url: sa.URL, db: Database, options: Options, progress: Progress = no_pro
 
 
 def export(url: sa.URL, db: Database, options: Options, progress: Progress = no_progress) -> Report:
-    """Write what changed here since the import into Neutron's tables, unless something is refused."""
+    """Write what changed here since the import into Neutron's tables, unless something is refused.
+
+    Requests may not write here from its beginning on: what changed during or after it would be missing in Neutron.
+    """
     imported = opening.last_import_to_export(db)
+    if options.dry_run:
+        return _export(url, db, imported, options, progress)
+    with opening.closed(db) as closing:
+        report = _export(url, db, imported, options, progress)
+        closing.is_complete = not report.deviations.refused
+    return report
+
+
+def _export(url: sa.URL, db: Database, imported: opening.Import, options: Options, progress: Progress) -> Report:
     with source.opened(url) as opened:
         version = checks.check_version(opened)
         if version.release != imported.release:
@@ -77,6 +90,12 @@ def export(url: sa.URL, db: Database, options: Options, progress: Progress = no_
             exporter = Exporter(db, opened_target, families(), changes, report.deviations, progress)
             exporter.check()
             report.counts = exporter.counts
+            if imported.exported_at and report.written:
+                raise checks.Refused(
+                    f"{report.written} objects differ since the export of {imported.exported_at}. Neutron has changed "
+                    "them since, and an export would undo it: `neutrino takeover import` takes its changes over, "
+                    "`neutrino takeover open` lets requests write here again"
+                )
             if not report.deviations.refused and not options.dry_run:
                 exporter.write()
     report.finished_at = now()

@@ -398,6 +398,8 @@ takeovers = table(
     text(20, "started_at"),
     text(20, "finished_at", nullable=True),
     text(20, "opened_at", nullable=True),  # since then requests may write
+    text(20, "closed_at", nullable=True),  # since then requests may not write again: for an export to Neutron
+    text(20, "exported_at", nullable=True),  # when that export was complete
     text(20, "concluded_at", nullable=True),  # since then there is no way back to Neutron
     flags("final", default=False, server_default=sa.false()),
     json("counts", empty="{}"),

@@ -27,6 +27,8 @@ def upgrade() -> None:
         sa.Column("started_at", sa.String(20), nullable=False),
         sa.Column("finished_at", sa.String(20), nullable=True),
         sa.Column("opened_at", sa.String(20), nullable=True),
+        sa.Column("closed_at", sa.String(20), nullable=True),
+        sa.Column("exported_at", sa.String(20), nullable=True),
         sa.Column("concluded_at", sa.String(20), nullable=True),
         sa.Column("final", sa.Boolean, nullable=False, server_default=sa.false()),
         sa.Column("counts", _JSON, nullable=False),
