@@ -125,6 +125,16 @@ def test_allowed_differences_do_not_count() -> None:
     assert len(list(compare(theirs, ours, {}))) == 3
 
 
+def test_reports_of_agents_differ_on_converted_hosts_only() -> None:
+    theirs = {"agents": [{"id": "1", "started_at": "a", "admin_state_up": True, "configurations": {"devices": 1}}]}
+    ours = {"agents": [{"id": "1", "started_at": "b", "admin_state_up": True, "configurations": {"devices": 1}}]}
+    assert [one.attribute for one in compare(theirs, ours)] == ["started_at"]
+    ours["agents"][0]["configurations"] = {"devices": 2, "problems": {}}
+    assert list(compare(theirs, ours)) == []
+    ours["agents"][0]["admin_state_up"] = False
+    assert [one.attribute for one in compare(theirs, ours)] == ["admin_state_up"]
+
+
 def test_collections_that_a_server_lacks_are_left_out() -> None:
     def get(path: str) -> dict[str, object]:
         if path == "trunks":

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from neutrino.model.agents import PROBLEMS
 from neutrino.model.objects import Object
 from neutrino.takeover.family import Shown
 
@@ -31,6 +32,9 @@ ALLOWED: Final[Mapping[str, frozenset[str]]] = {
 NESTED: Final = frozenset(
     {"belongs_to_default_sg", "standard_attr_id", "bound_drivers", "external_port_range", "internal_port_range"}
 )
+# What agents report: of a host that is converted, each server has the report of another agent.
+REPORTED: Final = frozenset({"configurations", "started_at"})
+AGENTS: Final = frozenset({"agents", "dhcp-agents", "l3-agents"})
 SECRETS: Final = frozenset({"psk", "password"})  # compared, and not shown
 
 
@@ -90,6 +94,8 @@ def _attributes(
     collection: str, key: str, theirs: Object, ours: Object, ignored: frozenset[str]
 ) -> Iterator[Difference]:
     """Attributes that Neutron shows; those that only we show are extensions of ours."""
+    if collection.rpartition("/")[2] in AGENTS and PROBLEMS in ours.get("configurations", {}):
+        ignored |= REPORTED
     for name, value in theirs.items():
         if name in ignored:
             continue

@@ -56,7 +56,7 @@ class Host:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    seconds: float  # from the admission of the roles to the last change
+    seconds: float  # from the admission of the roles until no difference was left
     losses: tuple[Loss, ...] = ()
     problems: tuple[str, ...] = ()  # of single objects, which are not wired
 
@@ -155,8 +155,9 @@ class Conversion:
         await asyncio.to_thread(self._host.write_phase, Phase.CONVERTING)
         self._gate.admit(FOREIGN_FLOWS)
         await self._wait_applied(prober, say)
-        applied = time.monotonic()
         problems = await self._verify(prober, say)
+        applied = time.monotonic()
+        await self._watch(prober)
         losses = tuple(prober.losses()) if prober is not None else ()
         await asyncio.to_thread(self._host.write_phase, Phase.CONVERTED)
         return Outcome(applied - started, losses, problems)
@@ -180,7 +181,7 @@ class Conversion:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _verify(self, prober: Prober | None, say: Say) -> tuple[str, ...]:
-        """No differences to the desired state are left, and every way that was answered before still is.
+        """Wait until no differences to the desired state are left.
 
         Returns the problems of single objects, as of a port that Neutron could not wire either.
         """
@@ -196,10 +197,13 @@ class Conversion:
                 listed = "; ".join(lines[:_SHOWN])
                 raise Failed(f"{len(lines)} differences to what is desired are left: {listed}")
             await asyncio.sleep(POLL_SECONDS)
-        if prober is not None:
-            await asyncio.sleep(SILENT_SECONDS)  # long enough for a way that has just broken to be noticed
-            self._check_probes(prober)
         return tuple(f"{drift.role}: {name}: {why}" for drift in drifts for name, why in sorted(drift.problems.items()))
+
+    async def _watch(self, prober: Prober | None) -> None:
+        """Every way that was answered before still is: long enough for one that has just broken to be noticed."""
+        if prober is not None:
+            await asyncio.sleep(SILENT_SECONDS)
+            self._check_probes(prober)
 
     def _check_probes(self, prober: Prober | None) -> None:
         silent = [loss for loss in prober.losses() if loss.silent > SILENT_SECONDS] if prober is not None else []
