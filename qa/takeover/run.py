@@ -23,8 +23,9 @@ from qa.takeover.lab.__main__ import SETTLE_SECONDS, STATE, say, started
 from qa.takeover.lab.cloud import Cloud
 from qa.takeover.lab.meters import process
 from qa.takeover.lab.neutron_lab import NeutronLab
-from qa.takeover.steps import CONVERTED, METADATA, MIXED_SECONDS, Takeover
+from qa.takeover.steps import CONVERTED, MIXED_SECONDS, Takeover
 
+RESTARTED = "h3"  # the way back ends with a start of Neutron's agents: what that costs by itself
 NEUTRON_SECONDS = 30.0  # until Neutron's agents have looked at everything on their host
 
 
@@ -98,10 +99,15 @@ def _take_over(neutron: NeutronLab, built: Cloud, options: Options) -> bool:
         except LabError as error:
             say(f"error: {error}")
             verdicts.append(False)
+        if options.end is not End.OPEN:
+            with takeover.phase(f"Neutron alone, its agents restarted on {RESTARTED}", of_neutron=True):
+                takeover.stop_agents(RESTARTED, CONVERTED)
+                takeover.start_neutron_agents(RESTARTED)
+                time.sleep(NEUTRON_SECONDS)
         time.sleep(SETTLE_SECONDS)
         figures = table.figures(meters.read(), takeover.phases)
     say(table.render(figures, only_missed=True))
-    return all(verdicts) and all(figure.is_met for figure in figures)
+    return all(verdicts) and all(figure.is_acceptable for figure in figures)
 
 
 def _return(takeover: Takeover, built: Cloud, hosts: Sequence[str]) -> Iterator[bool]:
@@ -139,7 +145,6 @@ def _convert(takeover: Takeover, host: str) -> None:
         takeover.stop_agents(host, CONVERTED)
     with takeover.phase(f"{host}: conversion"):
         takeover.convert(host)
-        takeover.stop_agents(host)
     with takeover.phase(f"{host}: converted"):
         time.sleep(MIXED_SECONDS)
 
@@ -147,9 +152,8 @@ def _convert(takeover: Takeover, host: str) -> None:
 def _give_back(takeover: Takeover, hosts: Sequence[str]) -> None:
     for host in reversed(hosts):
         with takeover.phase(f"{host}: back"):
-            takeover.start_neutron_agents(host, [METADATA])  # for haproxy
             takeover.convert(host, "--back")
-        with takeover.phase(f"{host}: start of Neutron's agents"):
+        with takeover.phase(f"{host}: start of Neutron's agents", of_neutron=True):
             takeover.start_neutron_agents(host)
             time.sleep(NEUTRON_SECONDS)
 

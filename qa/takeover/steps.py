@@ -24,7 +24,7 @@ from qa.takeover.lab.configuration import AGENTS, firewall_driver
 from qa.takeover.lab.neutron_lab import NeutronLab
 from qa.takeover.lab.table import Phase
 
-METADATA = "neutron-metadata-agent"  # haproxy needs it until it is replaced
+METADATA = "neutron-metadata-agent"  # runs on: haproxy needs it until it is replaced, and again on the way back
 CONVERTED = tuple(program for program in AGENTS if program != METADATA)
 SAMPLE = 100  # objects of a collection whose parts are compared
 STOP_SECONDS = 10.0
@@ -62,15 +62,15 @@ class Takeover:
     phases: list[Phase] = field(default_factory=list)
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """A part of the run, for the table."""
+    def phase(self, name: str, *, of_neutron: bool = False) -> Iterator[None]:
+        """A part of the run, for the table; `of_neutron`: Neutron's agents are started in it."""
         started = time.monotonic()
         self.neutron.output(name)
         try:
             yield
         finally:
             ended = time.monotonic()
-            self.phases.append(Phase(f"{name} ({ended - started:.1f} s)", started, ended))
+            self.phases.append(Phase(f"{name} ({ended - started:.1f} s)", started, ended, of_neutron))
 
     def command(self, *arguments: str) -> str:
         """`neutrino takeover` with the configuration of our server."""

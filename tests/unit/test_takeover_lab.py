@@ -79,3 +79,16 @@ def test_netlink_messages_name_addresses(kind: int, is_added: bool) -> None:
 
 def test_the_standby_network_node_is_converted_first() -> None:
     assert order(("h1", "h2", "h3"), {"h1"}) == ["h2", "h1", "h3"]
+
+
+def test_what_neutrons_own_agents_lose_is_shown_and_accepted() -> None:
+    phases = [Phase("start of Neutron's agents", 0.0, 10.0, of_neutron=True), PHASES[1]]
+    measurements = Measurements(
+        **{name: getattr(CALM, name) for name in CALM.__struct_fields__ if name != "pings"},
+        pings={"a": Pings(100, [5.0, 11.0], 0, 0.01)},
+    )
+    lost = [figure for figure in table.figures(measurements, phases) if not figure.is_met]
+    assert [figure.is_acceptable for figure in lost] == [True, False]
+    assert "start of Neutron's agents: 3 of 4 figures met, of Neutron's own agents" in table.render(
+        lost + [figure for figure in table.figures(measurements, phases) if figure.is_met]
+    )

@@ -15,6 +15,7 @@ from qa.takeover.lab.meters.measurements import RequestPath, Requests
 
 PERIOD = 1.0
 SECONDS = 6.0  # the longest wait for an answer
+AGAIN_SECONDS = 3.0  # a DHCP client repeats a request that has no answer, as udhcpc does by default
 _COOKIE = b"\x63\x82\x53\x63"
 _REQUEST, _ACK = 3, 5
 _DHCP = struct.Struct("!BBBBIHH4s4s4s4s16s64s128s4s")
@@ -61,14 +62,25 @@ class Requester:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
             link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             link.bind((self.path.source, 68))
-            link.settimeout(SECONDS)
-            link.sendto(renewal(number, self.path.source, self.path.mac), (self.path.target, 67))
-            while True:
-                kind, answered = read_answer(link.recv(2048))
-                if answered == number:
+            link.settimeout(AGAIN_SECONDS)
+            for is_last in (False, True):
+                link.sendto(renewal(number, self.path.source, self.path.mac), (self.path.target, 67))
+                try:
+                    kind = _answer_to(number, link)
                     break
+                except TimeoutError:
+                    if is_last:
+                        raise
             if kind != _ACK:
                 raise ValueError(f"DHCP answered with message type {kind}")
+
+
+def _answer_to(number: int, link: socket.socket) -> int:
+    """The type of the answer to a request."""
+    while True:
+        kind, answered = read_answer(link.recv(2048))
+        if answered == number:
+            return kind
 
 
 def renewal(number: int, address: str, mac: str) -> bytes:
