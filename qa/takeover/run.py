@@ -45,6 +45,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--state", type=Path, default=STATE, help="directory of the lab (default: %(default)s)")
     parser.add_argument("--hosts", default="", help="convert these only, as h2,h1 (default: all)")
+    parser.add_argument("--veth", action="store_true", help="devices of routers are veth pairs (ovs_use_veth)")
+    parser.add_argument("--routers", type=int, default=0, help="further routers, each with an instance on h1")
     parser.add_argument("--attach", action="store_true", help="take over the lab that another process keeps running")
     ends = [end.value for end in End]
     parser.add_argument("--end", choices=ends, default=End.EXPORT, help="how far to go (default: %(default)s)")
@@ -55,7 +57,8 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):  # a shell lets its background jobs ignore SIGINT
         signal.signal(number, signal.default_int_handler)
     try:
-        with started(arguments.state.absolute(), attach=arguments.attach) as (neutron, built):
+        lab = {"attach": arguments.attach, "use_veth": arguments.veth, "routers": arguments.routers}
+        with started(arguments.state.absolute(), **lab) as (neutron, built):
             hosts = tuple(arguments.hosts.split(",")) if arguments.hosts else ()
             is_met = _take_over(neutron, built, Options(hosts, End(arguments.end)))
             if arguments.keep:

@@ -51,14 +51,21 @@ def main() -> int:
 
 
 @contextmanager
-def started(state: Path, *, attach: bool, use_veth: bool = False) -> Iterator[tuple[NeutronLab, Cloud]]:
-    """A lab with its cloud: a new one for the duration of the block, or the one that another process keeps running."""
+def started(
+    state: Path, *, attach: bool, use_veth: bool = False, routers: int = 0
+) -> Iterator[tuple[NeutronLab, Cloud]]:
+    """A lab with its cloud: a new one for the duration of the block, or the one that another process keeps running.
+
+    `routers`: legacy ones beyond those of the cloud, each with an instance.
+    """
     if attach:
         neutron = neutron_lab.attach(state, say)
         yield neutron, cloud.read(neutron.api)
         return
     with neutron_lab.running(state, say, use_veth=use_veth) as neutron:
         built = cloud.build(neutron)
+        if routers:
+            cloud.add_routers(neutron, built, routers)
         paths.wait_until_open(neutron, built)
         yield neutron, built
 

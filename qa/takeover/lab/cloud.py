@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from neutrino.lab.api_client import ApiClient
@@ -118,6 +119,7 @@ INSTANCES = (
 PARENT = "t3"  # of the trunk
 SOLICITING = "b1"  # has its IPv6 default route by router advertisements only
 LIMITED = "b2"  # has a bandwidth limit
+MANY_HOST = "h1"  # has the instances of further routers
 
 
 @dataclass
@@ -162,6 +164,33 @@ def build(neutron: NeutronLab) -> Cloud:
     _address_instances(neutron, cloud)
     _address_external_machine(neutron, cloud)
     return cloud
+
+
+def add_routers(neutron: NeutronLab, cloud: Cloud, number: int) -> None:
+    """Further legacy routers with a gateway, a network and an instance each; the instances are on one host."""
+    gateway = {"network_id": cloud.networks["public"]["id"]}
+
+    def add(index: int) -> str:
+        api, name = neutron.api, f"m{index}"
+        network = api.create("network", name=name)
+        cidr = f"10.{100 + index // 250}.{index % 250}.0/24"
+        values = {"network_id": network["id"], "ip_version": 4, "cidr": cidr, "enable_dhcp": False}
+        subnet = api.create("subnet", **values)
+        more = {"distributed": False, "ha": False}
+        router = api.create("router", name=name, external_gateway_info=gateway, **more)
+        path = f"/v2.0/routers/{router['id']}/add_router_interface"
+        api.request("PUT", path, {"subnet_id": subnet["id"]})
+        neutron.instances.define(name, network=name, host=MANY_HOST, dhcp=False, security_groups=["members"])
+        return name
+
+    with ThreadPoolExecutor(4) as pool:
+        names = list(pool.map(add, range(number)))
+    neutron.output(f"{number} further routers")
+    neutron.instances.plug(names, MANY_HOST)
+    for name in names:
+        neutron.instances.wait_for_port(neutron.instances.vms.get(name), timeout=ACTIVE_SECONDS)
+        neutron.instances.address(name)
+    neutron.output(f"{number} further instances on {MANY_HOST}")
 
 
 def read(api: ApiClient) -> Cloud:
