@@ -64,9 +64,12 @@ prober.close()
 
 
 def test_probes_find_loss_on_the_way_of_an_instance(lab: Lab) -> None:
-    """To a neighbour on another host: one that answers echo requests, one that answers ARP alone, one that is not there."""
+    """To neighbours on another host, of both IP versions: that answer echo requests, that tell their MAC alone, and to none.
+
+    A probe with an address that is not the port's is dropped like a packet of the instance.
+    """
     network = make_network(lab, "probed")
-    pinged, _ = make_group(lab, "pinged", allow("icmp"))
+    pinged, _ = make_group(lab, "pinged", allow("icmp"), allow("ipv6-icmp", ethertype="IPv6"))
     silent, _ = make_group(lab, "silent")
     sender, one, other = make_guests(
         lab,
@@ -75,8 +78,12 @@ def test_probes_find_loss_on_the_way_of_an_instance(lab: Lab) -> None:
         Spec("silent", network, "h2", [silent]),
     )
     number = int(lab.ovs(HOST).vsctl("get", "interface", sender.vm.tap, "ofport"))
-    peers = [one.addresses[4], other.addresses[4], "10.0.0.250"]
-    probes = [(sender.vm.tap, number, sender.mac, sender.addresses[4], peer) for peer in peers]
+    there = {guest.addresses[version] for guest in (one, other) for version in (4, 6)}
+    sources = {False: sender.addresses[4], True: sender.addresses[6]}
+    missing = ["10.0.0.250", "fd00:10::250"]
+    probes = [(sender.vm.tap, number, sender.mac, sources[":" in peer], peer) for peer in (*there, *missing)]
+    spoofed = (sender.vm.tap, number, sender.mac, "fd00:10::251", "fd00:10::1")
+    probes += [spoofed]
     prober = lab.popen(HOST, [sys.executable, "-c", PROBING, json.dumps(probes)], stdin=-1)
 
     def losses(seconds: float) -> dict[str, list[float]]:
@@ -90,8 +97,8 @@ def test_probes_find_loss_on_the_way_of_an_instance(lab: Lab) -> None:
         assert prober.stdout is not None
         assert prober.stdout.readline() == "ready\n"
         before = losses(1.5)
-        assert before.keys() == {one.addresses[4], other.addresses[4]}, "one that is not there is left out"
-        assert [lost for _, lost, _ in before.values()] == [0, 0]
+        assert before.keys() == there, "one that is not there is left out"
+        assert [lost for _, lost, _ in before.values()] == [0, 0, 0, 0]
         assert min(sent for sent, _, _ in before.values()) > 5
         flow = f"cookie=0x77,table=0,priority=60000,in_port={number},actions=drop"
         lab.run(HOST, ["ovs-ofctl", "-O", "OpenFlow14", "add-flow", "br-int", flow])

@@ -3,8 +3,8 @@
     packet-out (in_port: the instance's) ── table 0 … of the switch ──▶ neighbour
     instance's device ◀── the switch ── answer      read by a packet socket, which sees what leaves the host's end
 
-First the neighbour's MAC is asked for; from then on echo requests are sent in the interval. A neighbour that answers ARP
-but no echo, as its security groups may have it, goes on being asked for its MAC.
+First the neighbour's MAC is asked for, by ARP or a neighbour solicitation; from then on echo requests are sent in the
+interval. A neighbour that answers no echo, as its security groups may have it, goes on being asked for its MAC.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from neutrino.dataplane.probes.api import Loss, Probe, ProbeError, Sent, loss_of
-from neutrino.dataplane.probes.frames import ArpReply, EchoReply, arp_request, echo_request, parse_answer
+from neutrino.dataplane.probes.frames import EchoReply, NeighbourReply, echo_request, neighbour_request, parse_answer
 
 INTERVAL: Final = 0.05  # seconds between two packets of one probe
 LEARNING: Final = 1.0  # seconds to learn MACs, and then whether echo requests are answered
@@ -32,9 +32,9 @@ _TABLE: Final = 0xFFFFFFF9  # output to this port: through the flow tables
 _OUTGOING: Final = 4  # of a packet socket's address: the host sends it to the device
 _ALL_FRAMES: Final = 3
 _SO_ATTACH_FILTER: Final = 26
-_FILTER: Final = (  # ARP, or ICMP in IPv4
-    *((0x28, 0, 0, 12), (0x15, 3, 0, 0x0806), (0x15, 0, 3, 0x0800), (0x30, 0, 0, 23), (0x15, 0, 1, 1)),
-    *((0x06, 0, 0, 128), (0x06, 0, 0, 0)),
+_FILTER: Final = (  # ARP, ICMP in IPv4, or ICMPv6 that follows the IPv6 header at once
+    *((0x28, 0, 0, 12), (0x15, 6, 0, 0x0806), (0x15, 0, 2, 0x0800), (0x30, 0, 0, 23), (0x15, 3, 4, 1)),
+    *((0x15, 0, 3, 0x86DD), (0x30, 0, 0, 20), (0x15, 0, 1, 58), (0x06, 0, 0, 128), (0x06, 0, 0, 0)),
 )
 
 
@@ -56,14 +56,14 @@ class _Way:
             del self.sent[next(iter(self.sent))]
         if echo:
             return echo_request(probe.mac, probe.address, self.peer_mac, probe.peer, self.identifier, self.sequence)
-        return arp_request(probe.mac, probe.address, probe.peer)
+        return neighbour_request(probe.mac, probe.address, probe.peer)
 
     def answered(self, sequence: int) -> None:
         one = self.sent.get(sequence)
         if one is not None and one.answered is None:
             self.sent[sequence] = Sent(one.at, time.monotonic())
 
-    def take(self, answer: ArpReply | EchoReply) -> None:
+    def take(self, answer: NeighbourReply | EchoReply) -> None:
         if isinstance(answer, EchoReply):
             if answer.identifier == self.identifier:
                 self.echoed = True
@@ -204,7 +204,7 @@ def _listening(device: str) -> socket.socket:
     return found
 
 
-def _answers(device: socket.socket) -> Iterator[ArpReply | EchoReply]:
+def _answers(device: socket.socket) -> Iterator[NeighbourReply | EchoReply]:
     while True:
         try:
             frame, address = device.recvfrom(256)
