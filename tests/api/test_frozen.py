@@ -108,11 +108,11 @@ def test_what_the_server_writes_for_itself(server: Server, admin: Api) -> None:
     try:
         with pytest.raises(errors.CloudFrozen), server.db.transaction():
             pass
-        question = HostQueries(server.db, server.registry)._insert("h1", "flows", b"{}", 1.0)
+        question = HostQueries(server.db, server.registry)._insert("flows", {"h1": b"{}"}, 1.0)
     finally:
         request_ids.CURRENT.reset(token)
     with server.db.read() as connection:
-        assert connection.execute(sa.select(t.host_queries.c.id)).scalars().all() == [question]
+        assert connection.execute(sa.select(t.host_queries.c.id)).scalars().all() == [question["h1"]]
 
 
 def test_nothing_is_moved_until_it_is_opened(server: Server, admin: Api) -> None:

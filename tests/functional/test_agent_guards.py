@@ -77,9 +77,13 @@ def api(server: Neutrino) -> Iterator[Caller]:
 @pytest.fixture
 def switch() -> Iterator[OpenVSwitch]:
     with OpenVSwitch() as running:
-        for bridge in BRIDGES:
-            running.vsctl("add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=dummy", "fail_mode=secure")
+        make_bridges(running)
         yield running
+
+
+def make_bridges(switch: OpenVSwitch) -> None:
+    for bridge in BRIDGES:
+        switch.vsctl("add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=dummy", "fail_mode=secure")
 
 
 def flows(switch: OpenVSwitch, bridge: str) -> set[str]:

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -242,6 +242,49 @@ def test_only_the_host_that_was_asked_may_answer_and_only_once(server: Server, a
         while not any(isinstance(one, kind) for one in found):
             found += await host.receive()
         return found
+
+    run(test())
+
+
+def test_a_host_cannot_ask_others(server: Server, address: Address) -> None:
+    """With its own credential: it could have them converted, or see what they have."""
+    keys = {host: Credentials(server.db).add(host) for host in ("h1", "h2")}
+
+    async def test() -> None:
+        async with serving(server, address), AnsweringHost(address, "h1", keys["h1"]) as h1:
+            async with Raw(address, "h2", keys["h2"]) as h2:
+                await h2.send(Hello(host="h2"))
+                await h2.receive_until_synced()
+                question = msgspec.Raw(b'{"action":"convert","ticket":"t","host":"h1"}')
+                await h2.send(Query(id="q", kind="takeover", question=question), Query(id="q", kind="echo"))
+                found: list[Any] = []
+                while sum(isinstance(one, ErrorMessage) for one in found) < 2:
+                    found += await h2.receive()
+                assert rows(server) == []
+            assert (await ask(server, "h1", "asked")) == {"host": "h1", "question": "asked"}
+            assert h1.asked == ["asked"]
+
+    run(test())
+
+
+def test_hosts_are_asked_together(server: Server, address: Address) -> None:
+    """In one transaction; one that does not answer, or cannot, delays the others by no more than the limit."""
+    keys = {host: Credentials(server.db).add(host) for host in ("h1", "h2")}
+
+    async def test() -> None:
+        async with (
+            serving(server, address),
+            AnsweringHost(address, "h1", keys["h1"]),
+            Raw(address, "h2", keys["h2"]) as h2,
+        ):
+            await h2.send(Hello(host="h2"))
+            await h2.receive_until_synced()
+            questions = dict.fromkeys(("h1", "h2", "h9"), b"1")
+            answers = await asyncio.to_thread(queries(server).ask_all, "echo", questions, 1.0)
+            assert json.loads(cast(bytes, answers["h1"])) == {"host": "h1", "question": 1}
+            reasons = {host: one.reason for host, one in answers.items() if isinstance(one, NoAnswer)}
+            assert reasons == {"h2": Reason.TIMEOUT, "h9": Reason.DOWN}
+        assert rows(server) == []
 
     run(test())
 

@@ -64,7 +64,7 @@ prober.close()
 
 
 def test_probes_find_loss_on_the_way_of_an_instance(lab: Lab) -> None:
-    """To neighbours on another host, of both IP versions: that answer echo requests, that tell their MAC alone, and to none.
+    """To neighbours on another host, of both IP versions: that answer echo requests, that tell their MAC, and to none.
 
     A probe with an address that is not the port's is dropped like a packet of the instance.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from neutrino.agent.guard.decide import FOREIGN_FLOWS
 from neutrino.agent.runtime.role import Drift
 from neutrino.agent.takeover import conversion as module
 from neutrino.agent.takeover.commands import Commands
-from neutrino.agent.takeover.control import ask, serving
+from neutrino.agent.takeover.control import Request, ask, serving
 from neutrino.agent.takeover.conversion import Conversion, Host
-from neutrino.agent.takeover.neutron_agents import NeutronAgent, running_agents
+from neutrino.agent.takeover.neutron_agents import NeutronAgent, running_agents, unit_of_cgroups
 from neutrino.agent.takeover.phase import Phase, read_phase, write_phase
 from neutrino.agent.takeover.snapshot import (
     HostSnapshot,
@@ -26,10 +26,12 @@ from neutrino.agent.takeover.snapshot import (
     read_snapshot,
     write_snapshot,
 )
+from neutrino.agent.takeover.stopped_agents import StoppedAgents
+from neutrino.agent.takeover.works import Works
 from neutrino.dataplane.netlink.values import address, route, rule
 from neutrino.dataplane.openflow.api import Meter
 from neutrino.dataplane.probes.api import Loss, Probe
-from neutrino.dataplane.process.api import ForeignProcess
+from neutrino.dataplane.process.api import ForeignProcess, ProcessError
 
 PROBE = Probe("tap1", 5, "fa:16:3e:00:00:01", "10.0.0.5", "10.0.0.1")
 NAMESPACE = SavedNamespace(
@@ -90,6 +92,24 @@ class FakeProber:
         self.closed = True
 
 
+class FakeUnits:
+    """Units of systemd: an agent whose unit is stopped is gone, and is there when it is started."""
+
+    def __init__(self, agents: list[NeutronAgent]) -> None:
+        self.agents = agents
+        self.stopped: dict[str, NeutronAgent] = {}
+        self.fails = False
+
+    def stop(self, names: Sequence[str]) -> None:
+        if self.fails:
+            raise ProcessError("systemctl stop: it hangs")
+        self.stopped |= {agent.unit: agent for agent in self.agents if agent.unit in names}
+        self.agents[:] = [agent for agent in self.agents if agent.unit not in names]
+
+    def start(self, names: Sequence[str]) -> None:
+        self.agents += [self.stopped.pop(name) for name in names if name in self.stopped]
+
+
 class Place:
     """A host with everything faked; `commands` as the agent has it."""
 
@@ -101,6 +121,7 @@ class Place:
         self.saved = self.restored = 0
         self.said: list[str] = []
         self.ended = asyncio.Event()
+        self.units = FakeUnits(self.agents)
         host = Host(
             lambda: self.agents,
             self.save,
@@ -114,11 +135,14 @@ class Place:
         roles: Any = [self.role]
         self.commands = Commands(
             Conversion(host, gate, feed, roles),
+            Works(),
+            StoppedAgents(state, self.units),
             host.read_phase,
             host.write_phase,
             lambda: read_snapshot(state),
             self.restore,
             self.ended.set,
+            lambda say: None,
         )
 
     def save(self) -> HostSnapshot:
@@ -131,8 +155,8 @@ class Place:
         assert read_phase(self.state) is Phase.RETURNING, "an agent that is killed now must go on with it"
         return []
 
-    async def ask(self, action: str) -> tuple[int | None, str]:
-        answer = await self.commands.handle(action, self.said.append)
+    async def ask(self, action: str, *, stop_agents: bool = False) -> tuple[int | None, str]:
+        answer = await self.commands.handle(Request(action, stop_agents), self.said.append)
         return answer.status, answer.text
 
     async def returning(self) -> None:
@@ -171,7 +195,7 @@ def test_a_host_is_converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_refuses_a_conversion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(place: Place) -> None:
-        place.agents = [NeutronAgent("neutron-l3-agent", 12, "neutron-l3-agent.service")]
+        place.agents.append(NeutronAgent("neutron-l3-agent", 12, "neutron-l3-agent.service"))
         place.gate.problems = {FOREIGN_FLOWS: "flows", "unknown_ports": "the server knows 0 of 61 ports"}
         place.feed.is_synced = False
         for action in ("check", "convert", "dry-run"):
@@ -291,11 +315,123 @@ def test_the_control_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     async def work(place: Place) -> None:
         async with serving(tmp_path, place.commands.handle):
             assert (tmp_path / "takeover" / "control.sock").stat().st_mode & 0o777 == 0o600
-            answers = await asyncio.to_thread(lambda: list(ask(tmp_path, "convert")))
+            answers = await asyncio.to_thread(lambda: list(ask(tmp_path, Request("convert"))))
             assert answers[-1].status == 0
             assert [answer.text for answer in answers][:1] == ["nothing is in the way of the conversion"]
-            answers = await asyncio.to_thread(lambda: list(ask(tmp_path, "x" * 100)))
+            answers = await asyncio.to_thread(lambda: list(ask(tmp_path, Request("x" * 100))))
             assert answers[-1].status == 1
         assert not (tmp_path / "takeover" / "control.sock").exists()
+
+    run(tmp_path, work, monkeypatch)
+
+
+AGENTS = [
+    NeutronAgent("neutron-l3-agent", 12, "neutron-l3-agent.service"),
+    NeutronAgent("neutron-openvswitch-agent", 13, "neutron-openvswitch-agent.service"),
+]
+STOPPED = "stopped neutron-l3-agent.service, neutron-openvswitch-agent.service"
+
+
+def test_neutrons_agents_are_stopped_and_started_again_when_the_host_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(place: Place) -> None:
+        place.agents += AGENTS
+        status, text = await place.ask("convert")
+        assert status == 1
+        assert "--stop-neutron-agents" in text
+        assert place.agents == AGENTS, "without the option nobody stops them"
+        assert (await place.ask("convert", stop_agents=True))[0] == 0
+        assert STOPPED in place.said
+        assert place.agents == []
+        assert (await place.ask("convert", stop_agents=True))[0] == 1
+        assert place.agents == [], "a second command must not start them on a converted host"
+        returning = asyncio.create_task(place.returning())
+        status, text = await place.ask("back")
+        await returning
+        assert (status, text) == (0, "the host is as it was before the conversion")
+        assert place.agents == AGENTS
+        assert place.commands.stopped.names() == []
+
+    run(tmp_path, work, monkeypatch)
+
+
+def test_neutrons_agents_run_again_after_a_conversion_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(place: Place) -> None:
+        place.agents += AGENTS
+        place.prober.silent = 9.0
+        returning = asyncio.create_task(place.returning())
+        answer = await place.commands.handle(Request("convert", stop_agents=True), place.said.append)
+        await returning
+        assert (answer.status, answer.given_back) == (1, True)
+        assert place.agents == AGENTS
+
+    run(tmp_path, work, monkeypatch)
+
+
+def test_neutrons_agents_are_not_stopped_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(place: Place) -> None:
+        place.agents += AGENTS
+        place.gate.problems["unknown_ports"] = "the server knows 0 of 61 ports"
+        status, text = await place.ask("convert", stop_agents=True)
+        assert (status, text) == (1, "the server knows 0 of 61 ports")
+        assert STOPPED not in place.said
+        del place.gate.problems["unknown_ports"]
+        place.agents.append(NeutronAgent("neutron-dhcp-agent", 14))  # as in a container
+        status, text = await place.ask("convert", stop_agents=True)
+        assert status == 1
+        assert "neutron-dhcp-agent (pid 14)" in text
+        assert len(place.agents) == 3
+        place.agents.pop()
+        place.units.fails = True
+        status, text = await place.ask("convert", stop_agents=True)
+        assert (status, text) == (1, "systemctl stop: it hangs")
+        assert (place.agents, place.saved) == (AGENTS, 0)
+
+    run(tmp_path, work, monkeypatch)
+
+
+def test_an_agent_that_was_killed_starts_neutrons_agents_if_nothing_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(place: Place) -> None:
+        place.agents += AGENTS
+        place.commands.stopped.stop(AGENTS)
+        write_phase(tmp_path, Phase.CONVERTED)
+        await place.commands.recover()
+        assert place.agents == [], "on a converted host they stay stopped"
+        write_phase(tmp_path, Phase.NONE)
+        await place.commands.recover()
+        assert place.agents == AGENTS
+
+    run(tmp_path, work, monkeypatch)
+
+
+def test_a_unit_is_one_of_the_system() -> None:
+    for text, unit in (
+        ("0::/system.slice/neutron-l3-agent.service\n", "neutron-l3-agent.service"),
+        ("3:cpu:/x\n1:name=systemd:/neutron.slice/neutron-l3-agent.service\n0::/\n", "neutron-l3-agent.service"),
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/sshd.service\n", ""),
+        ("0::/user.slice/user-1000.slice/session-1.scope\n", ""),
+        ("0::/system.slice/docker-1234.scope\n", ""),
+        ("0::/system.slice/docker.service/sshd.service\n", ""),
+        ("8:pids:/system.slice/sshd.service\n", ""),
+    ):
+        assert unit_of_cgroups(text) == unit, text
+
+
+def test_two_works_that_change_the_host_do_not_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(place: Place) -> None:
+        place.role.position = 3  # it waits
+        first = asyncio.create_task(place.ask("convert"))
+        await asyncio.sleep(0)
+        for action in ("convert", "back"):
+            status, text = await place.ask(action)
+            assert status == 1
+            assert "a conversion runs on this host already" in text
+        place.role.position = 7
+        assert (await first)[0] == 0
 
     run(tmp_path, work, monkeypatch)

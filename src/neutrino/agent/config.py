@@ -122,6 +122,12 @@ AGENT = [
         "start: the log and `neutrino status` name what was found.",
     ),
     cfg.BoolOpt(
+        "remote_takeover",
+        default=False,
+        help="Let an operator at a server convert this host of Neutron's agents, and give it back, with `neutrino takeover "
+        "host HOST`; also stop and start Neutron's agents for it. Without it, only a command on this host does.",
+    ),
+    cfg.BoolOpt(
         "remove_stale_namespaces",
         default=True,
         help="After the first sync, remove namespaces and switch ports of routers and networks that this host does not "
@@ -197,7 +203,8 @@ GROUPS: tuple[tuple[str | None, Sequence[cfg.Opt]], ...] = (
 
 # Options that SIGHUP changes in a running agent; the others need a restart, which disturbs no traffic.
 RELOADED = frozenset({
-    *(("agent", name) for name in ("report_interval", "check_interval", "repair_interval", "start_despite")),
+    *(("agent", name) for name in ("report_interval", "check_interval", "repair_interval")),
+    *(("agent", name) for name in ("start_despite", "remote_takeover")),
     ("ovs", "kept_cookies"),
 })  # fmt: skip
 

@@ -32,7 +32,9 @@ from neutrino.agent.runtime.switch import Switch
 from neutrino.agent.takeover import build as takeover
 from neutrino.agent.takeover import control, phase, verdicts
 from neutrino.agent.takeover.commands import Commands
+from neutrino.agent.takeover.remote import Remote
 from neutrino.agent.takeover.verdicts import Comparison
+from neutrino.agent.takeover.works import Works
 from neutrino.agent.trace import build as trace
 from neutrino.configuration import findings
 from neutrino.configuration.options import Configuration
@@ -45,6 +47,8 @@ from neutrino.feed.state import State
 from neutrino.metrics.listener import serving
 from neutrino.metrics.process import start
 from neutrino.model.kinds import KINDS
+from neutrino.model.takeover import QUERY as TAKEOVER
+from neutrino.model.takeover import Question as TakeoverQuestion
 from neutrino.model.trace import QUERY, Question
 from neutrino.notify import notify
 from neutrino.tls import ClientContext
@@ -64,7 +68,8 @@ def run(files: Sequence[str], server_options: Callable[[], findings.Groups] = tu
     _log_options(conf)
     registry = start("agent", __version__)  # before the roles, which count from their start
     with _own_state(Path(conf.state_path)), serving(conf, registry):
-        while asyncio.run(_run(conf, files, server_options)):
+        works = Works()
+        while asyncio.run(_run(conf, files, server_options, works)):
             LOG.info("this host is Neutron's again")
 
 
@@ -128,7 +133,9 @@ def _configuration(files: Sequence[str]) -> Configuration:
     return conf
 
 
-async def _run(conf: Configuration, files: Sequence[str], server_options: Callable[[], findings.Groups]) -> bool:
+async def _run(
+    conf: Configuration, files: Sequence[str], server_options: Callable[[], findings.Groups], works: Works
+) -> bool:
     """Until SIGTERM; True: the host was given back to Neutron's agents, and a new run waits at its gate."""
     client, switch = _feed(conf, cache=Path(conf.state_path) / CACHE), _switch(conf)
     intervals = Intervals(conf.agent.check_interval, conf.agent.repair_interval)
@@ -138,7 +145,8 @@ async def _run(conf: Configuration, files: Sequence[str], server_options: Callab
     roles = _roles(context)
     gate = Gate(client, context.guard, _bridges(context), lambda: intervals.check, reporter.soon)
     reporter.held = lambda: gate.problems
-    queries = Queries(client, _query_handlers(context, roles))
+    remote = Remote(works, partial(phase.read_phase, conf.state_path), lambda: bool(current[0].agent.remote_takeover))
+    queries = Queries(client, {**_query_handlers(context, roles), TAKEOVER: typed(TakeoverQuestion, remote.answer)})
     client.on_query(queries.take)
     stop, terminated = asyncio.Event(), asyncio.Event()
     events = asyncio.get_running_loop()
@@ -161,7 +169,7 @@ async def _run(conf: Configuration, files: Sequence[str], server_options: Callab
     findings.report(conf, findings.AGENT, server_options)
     notify("READY=1")  # not after `synced`: an agent that waits for its server keeps the host as it is
     try:
-        async with _takeover(conf, files, context, gate, client, roles, stop) as commands:
+        async with _takeover(conf, files, context, gate, client, roles, stop, works, remote) as commands:
             await loop.run(client, roles, reporter, stop, quitting, gate)
             if commands is not None and commands.is_returning:
                 await commands.return_host()
@@ -181,8 +189,10 @@ async def _takeover(
     client: FeedClient,
     roles: Sequence[Role],
     stop: asyncio.Event,
+    works: Works,
+    remote: Remote,
 ) -> AsyncIterator[Commands | None]:
-    """Serves `neutrino takeover host`, on a host whose agent has the switch."""
+    """Serves `neutrino takeover host`, on this host and through the feed, on a host whose agent has the switch."""
     bridges = _bridges(context)
     if bridges is None:
         yield None
@@ -192,10 +202,12 @@ async def _takeover(
         phase.write_phase(conf.state_path, phase.Phase.NONE)
         context.guard.admitted = frozenset()
     differences = partial(_differences, files)
-    commands = takeover.commands(conf, bridges, gate, client, roles, differences, stop.set)
+    compared = partial(compare, files)
+    commands = takeover.commands(conf, bridges, gate, client, roles, differences, stop.set, works, compared)
+    await commands.recover()
     completion = asyncio.create_task(commands.complete())
     try:
-        async with control.serving(conf.state_path, commands.handle):
+        async with control.serving(conf.state_path, commands.handle), remote.serving(commands):
             yield commands
     finally:
         completion.cancel()

@@ -1,4 +1,4 @@
-"""Runs the programs through which drivers change a host: nft, iptables, ipset, conntrack, ovs-ofctl, vtysh."""
+"""Runs the programs through which drivers change a host: nft, iptables, ipset, conntrack, ovs-ofctl, vtysh, systemctl."""
 
 import os
 import pwd
@@ -13,10 +13,10 @@ class ProgramError(Exception):
     """A program is missing, hangs or failed; the text is its error output where it has any."""
 
 
-def run_program(command: Sequence[str], text: str = "") -> str:
+def run_program(command: Sequence[str], text: str = "", timeout: float = _TIMEOUT) -> str:
     """The output of a program with `text` as its input. It runs in the network namespace of the calling thread."""
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=timeout, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ProgramError(f"{command[0]}: {error}") from error
     if done.returncode != 0:

@@ -207,7 +207,7 @@ class Ack(Message, frozen=True, kw_only=True, omit_defaults=True, tag="ack"):
 
 
 class Query(Message, frozen=True, kw_only=True, omit_defaults=True, tag="query"):
-    """A question about the host's actual state, answered within `seconds` without changing anything."""
+    """A question about the host's actual state, answered within `seconds`; of kind `takeover` it may start a conversion."""
 
     id: str
     kind: str

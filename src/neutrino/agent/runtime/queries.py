@@ -1,7 +1,8 @@
 """Queries of the server: questions about the actual state of this host, answered concurrently and within a time limit.
 
-A handler changes nothing on the host. Its errors become the answer, so that the caller of the API gets the reason instead
-of a timeout. The number of queries that are answered at once is bounded: the roles have priority.
+A handler changes nothing on the host, but for that of takeovers, which the host's configuration has to allow. Its errors
+become the answer, so that the caller of the API gets the reason instead of a timeout. The number of queries that are
+answered at once is bounded: the roles have priority.
 """
 
 import asyncio

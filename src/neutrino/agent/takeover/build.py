@@ -14,7 +14,10 @@ from neutrino.agent.takeover.daemons import OurDaemons, read_daemons, restart
 from neutrino.agent.takeover.neutron_agents import running_agents
 from neutrino.agent.takeover.phase import read_phase, write_phase
 from neutrino.agent.takeover.snapshot import HostSnapshot, Reader, read_snapshot, write_snapshot
+from neutrino.agent.takeover.stopped_agents import StoppedAgents
+from neutrino.agent.takeover.verdicts import Comparison
 from neutrino.agent.takeover.ways import choose
+from neutrino.agent.takeover.works import Works
 from neutrino.agent.teardown import end_daemons, forget
 from neutrino.configuration.options import Configuration
 from neutrino.dataplane.iptables.real import restore_saved, save_rules
@@ -24,6 +27,7 @@ from neutrino.dataplane.nft.real import RealNft
 from neutrino.dataplane.probes.api import Prober
 from neutrino.dataplane.probes.real import SwitchProber
 from neutrino.dataplane.process.foreign import RealForeignProcesses
+from neutrino.dataplane.process.units import SystemdUnits
 from neutrino.feed.client import FeedClient
 
 
@@ -35,6 +39,8 @@ def commands(
     roles: Sequence[Role],
     find: Callable[[], Sequence[Drift]],
     end_roles: Callable[[], None],
+    works: Works,
+    compare: Callable[[Say], Comparison | None],
 ) -> Commands:
     state, namespaces = conf.state_path, Namespaces()
     processes = RealForeignProcesses(namespaces)
@@ -61,11 +67,14 @@ def commands(
     )
     return Commands(
         Conversion(host, gate, feed, roles),
+        works,
+        StoppedAgents(state, SystemdUnits()),
         partial(read_phase, state),
         partial(write_phase, state),
         partial(read_snapshot, state),
         partial(restore, conf, bridges),
         end_roles,
+        compare,
     )
 
 

@@ -20,26 +20,28 @@ from neutrino.feed.address import short_path
 
 SOCKET: Final = "control.sock"
 DONE, REFUSED, UNREACHABLE = 0, 1, 3
-CHECK, DRY_RUN, CONVERT, BACK = "check", "dry-run", "convert", "back"
+CHECK, DRY_RUN, COMPARE, CONVERT, BACK = "check", "dry-run", "compare", "convert", "back"
 _MOST = 1 << 16  # bytes of a line
 _LAST_SECONDS = 2.0
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     action: str
+    stop_agents: bool = False  # of Neutron, before a conversion
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""
     status: int | None = None  # None: the work goes on
+    given_back: bool = False  # a conversion has failed, and the host is Neutron's again
 
 
 class NotRunning(Exception):
     """The agent of this host cannot be reached."""
 
 
-Handler = Callable[[str, Callable[[str], None]], Awaitable[Answer]]
-"""Does what an action names; its texts on the way are for the operator."""
+Handler = Callable[[Request, Callable[[str], None]], Awaitable[Answer]]
+"""Does what a request names; its texts on the way are for the operator."""
 
 
 def path_of(state_path: str | Path) -> Path:
@@ -83,7 +85,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, han
 
     try:
         request = msgspec.json.decode(await reader.readline(), type=Request)
-        send(await handler(request.action, lambda text: send(Answer(text))))
+        send(await handler(request, lambda text: send(Answer(text))))
     except (msgspec.MsgspecError, ValueError, OSError) as error:
         send(Answer(f"the request cannot be read: {error}", REFUSED))
     finally:
@@ -93,7 +95,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, han
             await writer.wait_closed()
 
 
-def ask(state_path: str | Path, action: str) -> Iterator[Answer]:
+def ask(state_path: str | Path, request: Request) -> Iterator[Answer]:
     """The answers of the agent that runs with this state path; the last one has a status. Blocking, for the command."""
     path = path_of(state_path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -102,7 +104,7 @@ def ask(state_path: str | Path, action: str) -> Iterator[Answer]:
                 connection.connect(short)
         except OSError as error:
             raise NotRunning(f"no agent answers at {path}: {error.strerror}") from None
-        connection.sendall(msgspec.json.encode(Request(action)) + b"\n")
+        connection.sendall(msgspec.json.encode(request) + b"\n")
         with connection.makefile("rb") as lines:
             for line in lines:
                 yield msgspec.json.decode(line, type=Answer)

@@ -28,6 +28,7 @@ LOG = logging.getLogger(__name__)
 APPLY_SECONDS: Final = 300.0
 VERIFY_SECONDS: Final = 120.0
 POLL_SECONDS: Final = 0.2
+CONVERTED: Final = "this host is converted already"
 SILENT_SECONDS: Final = 2.0  # without an answer to any probe of a way: it is broken
 _SHOWN: Final = 5
 
@@ -89,6 +90,16 @@ class Conversion:
             raise Refused("\n".join(reasons))
         say("nothing is in the way of the conversion")
 
+    def neutron_agents(self) -> Sequence[NeutronAgent]:
+        """Those that run and have to be stopped. Blocking."""
+        return self._host.neutron_agents()
+
+    async def check_all_but_agents(self) -> None:
+        """Refused if anything else than Neutron's agents is in the way."""
+        reasons = await self._other_reasons()
+        if reasons:
+            raise Refused("\n".join(reasons))
+
     async def dry_run(self, say: Say) -> None:
         """Show what would be changed; nothing is."""
         reasons = await self._reasons()
@@ -117,24 +128,36 @@ class Conversion:
                 if prober is not None:
                     await asyncio.to_thread(prober.close)
 
-    async def complete(self) -> None:
+    async def complete(self, say: Say) -> Outcome | None:
         """Go on where a killed agent has ended: it had a snapshot, and its roles had been admitted."""
         async with self._running:
-            if await asyncio.to_thread(self._host.read_phase) is Phase.CONVERTING:
-                await self._gate.opened()
-                outcome = await self._converted(None, lambda text: LOG.info("conversion: %s", text))
-                LOG.info("conversion: %s", outcome.text())
+            if await asyncio.to_thread(self._host.read_phase) is not Phase.CONVERTING:
+                return None
+            await self._gate.opened()
+
+            def tell(text: str) -> None:
+                LOG.info("conversion: %s", text)
+                say(text)
+
+            outcome = await self._converted(None, tell)
+            LOG.info("conversion: %s", outcome.text())
+            return outcome
 
     async def _reasons(self) -> list[str]:
+        others = await self._other_reasons()
+        if others == [CONVERTED]:
+            return others
+        agents = await asyncio.to_thread(self._host.neutron_agents)
+        if not agents:
+            return others
+        listed = ", ".join(agent.text() for agent in agents)
+        return [f"Neutron's agents run on this host: {listed}. Stop them first: {remedy(agents)}", *others]
+
+    async def _other_reasons(self) -> list[str]:
         phase = await asyncio.to_thread(self._host.read_phase)
         if phase is Phase.CONVERTED:
-            return ["this host is converted already"]
-        agents = await asyncio.to_thread(self._host.neutron_agents)
-        reasons = []
-        if agents:
-            listed = ", ".join(agent.text() for agent in agents)
-            reasons.append(f"Neutron's agents run on this host: {listed}. Stop them first: {remedy(agents)}")
-        reasons += [text for cause, text in self._gate.problems.items() if cause != FOREIGN_FLOWS]
+            return [CONVERTED]
+        reasons = [text for cause, text in self._gate.problems.items() if cause != FOREIGN_FLOWS]
         if self._gate.is_open and phase is Phase.NONE:
             reasons.append("this agent works on this host already: it has no flows of Neutron's agents")
         elif not self._gate.is_open and (self._feed.offered is None or not self._feed.offered.is_synced):

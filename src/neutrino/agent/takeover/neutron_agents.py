@@ -15,7 +15,11 @@ AGENTS: Final = frozenset({
 })  # fmt: skip
 STOPPED: Final = AGENTS - {"neutron-sriov-nic-agent", "neutron-macvtap-agent", "neutron-metadata-agent"}
 """Those whose work is taken over. The metadata agent changes nothing, and has to answer until haproxy is replaced."""
-_UNIT: Final = re.compile(r"/([^/]+\.service)$", re.MULTILINE)
+# The whole cgroup of a unit of the system, below slices alone: a user, who has a slice and a manager, may name units and
+# programs as they like, and is not to have a unit of the system stopped that has the same name.
+_UNIT: Final = re.compile(
+    r"^(?:0:|\d+:name=systemd):/(?!user\.slice/)(?:[^/\n]+\.slice/)*([^/\n]+\.service)$", re.MULTILINE
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +43,14 @@ def running_agents(processes: ForeignProcesses) -> list[NeutronAgent]:
 
 def remedy(agents: Iterable[NeutronAgent]) -> str:
     """The command that stops them, or what to do."""
-    units = sorted({agent.unit for agent in agents if agent.unit})
-    return f"systemctl stop {' '.join(units)}" if units else "stop them, and nothing else of Neutron's"
+    units = units_of(agents)
+    if not units:
+        return "stop them, and nothing else of Neutron's"
+    return f"systemctl stop {' '.join(units)}, or let this agent do it: --stop-neutron-agents"
+
+
+def units_of(agents: Iterable[NeutronAgent]) -> list[str]:
+    return sorted({agent.unit for agent in agents if agent.unit})
 
 
 def _parents(processes: Iterable[ForeignProcess]) -> list[ForeignProcess]:
@@ -50,7 +60,12 @@ def _parents(processes: Iterable[ForeignProcess]) -> list[ForeignProcess]:
 
 def _unit(pid: int) -> str:
     try:
-        found = _UNIT.search(Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8"))
-    except OSError:
+        return unit_of_cgroups(Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
         return ""
+
+
+def unit_of_cgroups(text: str) -> str:
+    """The unit of the system that a process with these cgroups belongs to; empty: to none."""
+    found = _UNIT.search(text)
     return found[1] if found else ""

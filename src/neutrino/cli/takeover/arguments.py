@@ -37,8 +37,25 @@ def add_arguments(takeover: Parser, config: Parser) -> None:
     _add_database(exports, "--to", "that Neutron's database, with a user who may write")
     exports.add_argument("--dry-run", action="store_true", help="write nothing, report what would be written")
     _add_verify(takeover.add_command("verify", help="compare the answers of Neutron's API with those of ours"))
+    _add_host(takeover, config)
+    takeover.add_command("status", parents=[config], help="show imports, and which hosts are converted")
+    opening = takeover.add_command("open", parents=[config], help="complete it: requests may write")
+    finish = takeover.add_command("finish", parents=[config], help="after `open`: give up the way back to Neutron")
+    for command in (opening, finish):
+        command.add_argument(
+            "--despite-hosts", metavar="HOST,…", default="", help="hosts that are out of use and need no conversion"
+        )
+
+
+def _add_host(takeover: Parser, config: Parser) -> None:
     host = takeover.add_command(
-        "host", parents=[config], help="convert this host of Neutron's agents, or give it back to them"
+        "host", parents=[config], help="convert hosts of Neutron's agents, or give them back to them"
+    )
+    host.add_argument(
+        "hosts",
+        metavar="HOST",
+        nargs="*",
+        help="hosts that are converted from this server, through the feed (default: this host, by its agent)",
     )
     what = host.add_mutually_exclusive_group()
     what.add_argument("--dry-run", action="store_true", help="show what would be changed, and what is in the way")
@@ -48,13 +65,17 @@ def add_arguments(takeover: Parser, config: Parser) -> None:
         help="compare security groups with the flows that are there, by traced packets",
     )
     what.add_argument("--back", action="store_true", help="restore what was there before the conversion")
-    takeover.add_command("status", parents=[config], help="show imports, and which hosts are converted")
-    opening = takeover.add_command("open", parents=[config], help="complete it: requests may write")
-    finish = takeover.add_command("finish", parents=[config], help="after `open`: give up the way back to Neutron")
-    for command in (opening, finish):
-        command.add_argument(
-            "--despite-hosts", metavar="HOST,…", default="", help="hosts that are out of use and need no conversion"
-        )
+    host.add_argument(
+        "--stop-neutron-agents",
+        action="store_true",
+        help="have the host's agent stop the services of Neutron's agents before, and start them again after --back",
+    )
+    host.add_argument(
+        "--all", action="store_true", help="from a server: all hosts that are to be converted, or given back"
+    )
+    host.add_argument(
+        "--batch", metavar="N", type=int, default=50, help="from a server: hosts at a time (default: %(default)s)"
+    )
 
 
 def _add_source(command: Parser) -> None:

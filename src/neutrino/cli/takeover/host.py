@@ -1,4 +1,7 @@
-"""`neutrino takeover host`: asks the agent of this host to convert it, or to give it back to Neutron's agents."""
+"""`neutrino takeover host`: asks the agent of this host to convert it, or to give it back to Neutron's agents.
+
+With names of hosts, or --all, it is a command of a server for those hosts (`fleet.py`).
+"""
 
 import argparse
 import sys
@@ -7,11 +10,17 @@ from collections.abc import Sequence
 from neutrino.agent import config, main
 from neutrino.agent.takeover import control
 from neutrino.cli import preflight
-from neutrino.cli.errors import CommandError
+from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.installed import AGENT_FILE, default_files
 
 
 def host(args: argparse.Namespace) -> int:
+    if args.stop_neutron_agents and (args.back or args.dry_run or args.compare):
+        raise CommandError("--stop-neutron-agents goes with a conversion alone: --back starts them again", INVALID)
+    if args.hosts or args.all:
+        from neutrino.cli.takeover.fleet import fleet
+
+        return fleet(args)
     files = default_files(args.config_file, AGENT_FILE)
     preflight.check_files(files)
     conf = config.configuration(files)
@@ -20,7 +29,7 @@ def host(args: argparse.Namespace) -> int:
         return _compare(files)
     action = control.BACK if args.back else control.DRY_RUN if args.dry_run else control.CONVERT
     try:
-        for answer in control.ask(conf.state_path, action):
+        for answer in control.ask(conf.state_path, control.Request(action, stop_agents=args.stop_neutron_agents)):
             if answer.status is None:
                 print(answer.text, flush=True)
                 continue

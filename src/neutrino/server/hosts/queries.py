@@ -6,7 +6,7 @@ matter which of them serves the host, and on which machine.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -30,8 +30,9 @@ LEFT_SECONDS: Final = 300.0  # after its end a row may belong to a server whose 
 FIRST_WAIT: Final = 0.01  # seconds between two looks for the answer; grows
 LONGEST_WAIT: Final = 0.2
 GROWTH: Final = 1.4
-_ID = sa.bindparam("query", type_=sa.String)
-_ANSWER = sa.select(t.host_queries.c.answer, t.host_queries.c.error).where(t.host_queries.c.id == _ID)
+_ANSWERS = sa.select(t.host_queries.c.id, t.host_queries.c.answer, t.host_queries.c.error).where(
+    t.host_queries.c.id.in_(sa.bindparam("queries", expanding=True))
+)
 _OPEN = sa.select(
     t.host_queries.c.id,
     t.host_queries.c.host,
@@ -76,14 +77,26 @@ class HostQueries:
 
     def ask(self, host: str, kind: str, question: bytes, seconds: float = 5.0) -> bytes:
         """The answer of a host, as JSON; blocks for at most `seconds`."""
+        answer = self.ask_all(kind, {host: question}, seconds)[host]
+        if isinstance(answer, NoAnswer):
+            raise answer
+        return answer
+
+    def ask_all(self, kind: str, questions: Mapping[str, bytes], seconds: float = 5.0) -> dict[str, bytes | NoAnswer]:
+        """The answers of several hosts, asked at once; blocks until the last one has answered, for at most `seconds`."""
         seconds = min(seconds, MAX_SECONDS)
         ends = time.monotonic() + seconds
-        self._check(host)
-        query = self._insert(host, kind, question, seconds)
+        answers: dict[str, bytes | NoAnswer] = {}
+        for host in questions:
+            try:
+                self._check(host)
+            except NoAnswer as error:
+                answers[host] = error
+        queries = self._insert(kind, {host: text for host, text in questions.items() if host not in answers}, seconds)
         try:
-            return self._wait(host, query, ends, seconds)
+            return answers | self._wait(queries, ends, seconds)
         finally:
-            self._delete([query])
+            self._delete(queries.values())
 
     def _check(self, host: str) -> None:
         with self.db.read() as connection:
@@ -97,34 +110,51 @@ class HostQueries:
             raise NoAnswer(host, Reason.BUSY, f"host {host} has {asked} unanswered queries: try again later")
 
     @retried
-    def _insert(self, host: str, kind: str, question: bytes, seconds: float) -> str:
-        key = new_id()
-        row = {"id": key, "host": host, "kind": kind, "question": question.decode()}
-        with self.db.transaction(of_cloud=False) as tx:
-            tx.insert(t.host_queries, [{**row, "expires_at": self.clock() + seconds}])
-            tx.record(KIND, key)
-        return key
+    def _insert(self, kind: str, questions: Mapping[str, bytes], seconds: float) -> dict[str, str]:
+        """The queries by their hosts."""
+        keys = {host: new_id() for host in questions}
+        if keys:
+            expires = {"kind": kind, "expires_at": self.clock() + seconds}
+            with self.db.transaction(of_cloud=False) as tx:
+                tx.insert(
+                    t.host_queries,
+                    [
+                        {"id": keys[host], "host": host, "question": text.decode(), **expires}
+                        for host, text in questions.items()
+                    ],
+                )
+                for key in keys.values():
+                    tx.record(KIND, key)
+        return keys
 
-    def _wait(self, host: str, query: str, ends: float, seconds: float) -> bytes:
+    def _wait(self, queries: Mapping[str, str], ends: float, seconds: float) -> dict[str, bytes | NoAnswer]:
+        answers: dict[str, bytes | NoAnswer] = {}
         wait = FIRST_WAIT
-        while True:
+        while waiting := {key: host for host, key in queries.items() if host not in answers}:
             with self.db.read() as connection:
-                found = connection.execute(_ANSWER, {"query": query}).first()
-            if found is not None and found.error:
-                raise NoAnswer(host, Reason.ERROR, f"host {host} cannot answer: {found.error}")
-            if found is not None and found.answer is not None:
-                return str(found.answer).encode()
+                found = {row.id: row for row in connection.execute(_ANSWERS, {"queries": sorted(waiting)})}
             left = ends - time.monotonic()
-            if left <= 0 or found is None:
-                text = f"host {host} has not answered within {seconds:g} s: its agent is disconnected, busy or older"
-                raise NoAnswer(host, Reason.TIMEOUT, text)
-            self.sleep(min(wait, left))
-            wait = min(wait * GROWTH, LONGEST_WAIT)
+            for key, host in waiting.items():
+                row = found.get(key)
+                if row is not None and row.error:
+                    answers[host] = NoAnswer(host, Reason.ERROR, f"host {host} cannot answer: {row.error}")
+                elif row is not None and row.answer is not None:
+                    answers[host] = str(row.answer).encode()
+                elif left <= 0 or row is None:
+                    text = (
+                        f"host {host} has not answered within {seconds:g} s: its agent is disconnected, busy or older"
+                    )
+                    answers[host] = NoAnswer(host, Reason.TIMEOUT, text)
+            if len(answers) < len(queries):
+                self.sleep(min(wait, left))
+                wait = min(wait * GROWTH, LONGEST_WAIT)
+        return answers
 
     @retried
     def _delete(self, ids: Collection[str]) -> None:
-        with self.db.transaction(of_cloud=False) as tx:
-            tx.write(sa.delete(t.host_queries).where(t.host_queries.c.id.in_(ids)))
+        if ids:
+            with self.db.transaction(of_cloud=False) as tx:
+                tx.write(sa.delete(t.host_queries).where(t.host_queries.c.id.in_(ids)))
 
 
 @dataclass
