@@ -127,6 +127,13 @@ AGENT = [
         help="Let an operator at a server convert this host of Neutron's agents, and give it back, with `neutrino takeover "
         "host HOST`; also stop and start Neutron's agents for it. Without it, only a command on this host does.",
     ),
+    cfg.FloatOpt(
+        "takeover_check_interval",
+        default=600,
+        min=0,
+        help="While Neutron's flows hold the agent: seconds between comparisons of these flows with security groups, and "
+        "of the host with what a conversion would make of it. They change nothing. 0: none.",
+    ),
     cfg.BoolOpt(
         "remove_stale_namespaces",
         default=True,
@@ -204,7 +211,7 @@ GROUPS: tuple[tuple[str | None, Sequence[cfg.Opt]], ...] = (
 # Options that SIGHUP changes in a running agent; the others need a restart, which disturbs no traffic.
 RELOADED = frozenset({
     *(("agent", name) for name in ("report_interval", "check_interval", "repair_interval")),
-    *(("agent", name) for name in ("start_despite", "remote_takeover")),
+    *(("agent", name) for name in ("start_despite", "remote_takeover", "takeover_check_interval")),
     ("ovs", "kept_cookies"),
 })  # fmt: skip
 

@@ -8,7 +8,7 @@ import os
 import pwd
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +32,10 @@ from neutrino.agent.runtime.switch import Switch
 from neutrino.agent.takeover import build as takeover
 from neutrino.agent.takeover import control, phase, verdicts
 from neutrino.agent.takeover.commands import Commands
+from neutrino.agent.takeover.look import Look, look_of
 from neutrino.agent.takeover.remote import Remote
+from neutrino.agent.takeover.shadow import Shadow, command_of
+from neutrino.agent.takeover.stored_feed import StoredFeed
 from neutrino.agent.takeover.verdicts import Comparison
 from neutrino.agent.takeover.works import Works
 from neutrino.agent.trace import build as trace
@@ -46,7 +49,7 @@ from neutrino.feed.credential_file import CredentialFile, reason_of
 from neutrino.feed.state import State
 from neutrino.metrics.listener import serving
 from neutrino.metrics.process import start
-from neutrino.model.kinds import KINDS
+from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.takeover import QUERY as TAKEOVER
 from neutrino.model.takeover import Question as TakeoverQuestion
 from neutrino.model.trace import QUERY, Question
@@ -115,6 +118,32 @@ def compare(files: Sequence[str], say: Callable[[str], None], seconds: float = S
     return asyncio.run(comparison())
 
 
+def look(files: Sequence[str], objects: bytes, goes_on: Callable[[], bool], first: int) -> Look:
+    """What a conversion of this host would change, by objects that the running agent has; nothing is changed."""
+    conf = _configuration(files)
+    logging.basicConfig(level=logging.ERROR)
+
+    async def looked() -> Look:
+        switch = _switch(conf)
+        context = RoleContext(conf, StoredFeed(objects, _kinds(conf)), switch, guard=_guard(conf))
+        context.guard.admitted |= {FOREIGN_FLOWS}
+        try:
+            roles = _roles(context)
+            drifts = [await role.find() for role in roles]
+            view = await next(role for role in roles if isinstance(role, L2Role)).view()
+            inspection = RealInspection(conf.ovs.run_directory, l2.DATAPATHS.get(conf.ovs.datapath_type, ""))
+            comparison = await asyncio.to_thread(verdicts.compare, view, inspection, _unsaid, goes_on, first)
+            return look_of(comparison, drifts)
+        finally:
+            await asyncio.to_thread(switch.close)
+
+    return asyncio.run(looked())
+
+
+def _unsaid(text: str) -> None:
+    """Progress that nobody waits for."""
+
+
 @contextlib.asynccontextmanager
 async def _observing(conf: Configuration, admitted: frozenset[str]) -> AsyncIterator[tuple[FeedClient, RoleContext]]:
     """What roles are built from that change nothing, beside a running agent."""
@@ -145,6 +174,12 @@ async def _run(
     roles = _roles(context)
     gate = Gate(client, context.guard, _bridges(context), lambda: intervals.check, reporter.soon)
     reporter.held = lambda: gate.problems
+    shadow = Shadow(
+        *(gate, lambda: client.offered, works, partial(command_of, files)),
+        lambda: float(current[0].agent.takeover_check_interval),
+        reporter.soon,
+    )
+    reporter.compared = shadow.held
     remote = Remote(works, partial(phase.read_phase, conf.state_path), lambda: bool(current[0].agent.remote_takeover))
     queries = Queries(client, {**_query_handlers(context, roles), TAKEOVER: typed(TakeoverQuestion, remote.answer)})
     client.on_query(queries.take)
@@ -164,12 +199,12 @@ async def _run(
         client.retry_now()  # with the credential that its file has now
 
     events.add_signal_handler(signal.SIGHUP, reload)
-    measures.watch(client, [*roles, gate])
+    measures.watch(client, [*roles, gate, shadow])
     LOG.info("neutrino agent %s on %s, roles %s", __version__, conf.host, ", ".join(conf.roles))
     findings.report(conf, findings.AGENT, server_options)
     notify("READY=1")  # not after `synced`: an agent that waits for its server keeps the host as it is
     try:
-        async with _takeover(conf, files, context, gate, client, roles, stop, works, remote) as commands:
+        async with _takeover(conf, files, context, gate, client, roles, stop, works, remote, shadow) as commands:
             await loop.run(client, roles, reporter, stop, quitting, gate)
             if commands is not None and commands.is_returning:
                 await commands.return_host()
@@ -191,6 +226,7 @@ async def _takeover(
     stop: asyncio.Event,
     works: Works,
     remote: Remote,
+    shadow: Shadow,
 ) -> AsyncIterator[Commands | None]:
     """Serves `neutrino takeover host`, on this host and through the feed, on a host whose agent has the switch."""
     bridges = _bridges(context)
@@ -204,14 +240,17 @@ async def _takeover(
     differences = partial(_differences, files)
     compared = partial(compare, files)
     commands = takeover.commands(conf, bridges, gate, client, roles, differences, stop.set, works, compared)
+    commands.before_change = shadow.stop
     await commands.recover()
     completion = asyncio.create_task(commands.complete())
+    comparing = asyncio.create_task(shadow.run(), name="shadow mode")
     try:
         async with control.serving(conf.state_path, commands.handle), remote.serving(commands):
             yield commands
     finally:
-        completion.cancel()
-        await asyncio.gather(completion, return_exceptions=True)
+        for task in (completion, comparing):
+            task.cancel()
+        await asyncio.gather(completion, comparing, return_exceptions=True)
 
 
 def _differences(files: Sequence[str]) -> list[Drift]:
@@ -257,8 +296,11 @@ def _feed(conf: Configuration, cache: Path | None) -> FeedClient:
         longest_delay=conf.feed.longest_delay,
         others=tuple(addresses[1:]),
     )
-    kinds = l2.feed_kinds(l2.load(conf)) if "l2" in conf.roles else KINDS
-    return FeedClient(settings, cache=cache, kinds=kinds)
+    return FeedClient(settings, cache=cache, kinds=_kinds(conf))
+
+
+def _kinds(conf: Configuration) -> Mapping[str, Kind]:
+    return l2.feed_kinds(l2.load(conf)) if "l2" in conf.roles else KINDS
 
 
 def _switch(conf: Configuration) -> Switch:

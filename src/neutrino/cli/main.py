@@ -29,6 +29,7 @@ COMMANDS = {
     "pki": "neutrino.cli.pki.command:pki",
     "metadata": "neutrino.cli.main:metadata_proxy",
     "bfd": "neutrino.cli.main:bfd_speaker",
+    "shadow": "neutrino.cli.takeover.shadow:shadow",
     "doctor": "neutrino.cli.doctor.command:doctor",
     "status": "neutrino.cli.status.command:status",
     "vm": "neutrino.cli.lab:vm",
@@ -174,6 +175,10 @@ def _add_daemons(parser: Parser) -> None:
     metadata.add_argument("--log-json", action="store_true", help="log lines as JSON")
     metadata.add_argument("--debug", action="store_true", help="log at DEBUG")
     metadata.add_argument("--monitor-interval", type=float, default=5.0, help="seconds between two writes")
+    shadow = parser.add_command("shadow")
+    shadow.add_argument("--config-file", action="append", default=[], help="configuration file; repeatable")
+    shadow.add_argument("--seconds", type=float, required=True, help="after which it ends with what it has")
+    shadow.add_argument("--first", type=int, default=0, help="the port that it begins with")
     bfd = parser.add_command("bfd")
     bfd.add_argument("--directory", required=True, help="where the agent's files are")
     bfd.add_argument("--format", required=True, help="of these files: a speaker of another one is restarted")

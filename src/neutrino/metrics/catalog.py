@@ -128,6 +128,20 @@ WIRED_PORTS: Final = Gauge(
     ("state",),
 )
 FLOWS: Final = Gauge("neutrino_agent_flows", "OpenFlow flows of the agent, by bridge.", (AGENT,), ("bridge",))
+COMPARED_AT: Final = Gauge(
+    "neutrino_agent_takeover_compared_at",
+    "Unix time of the last comparison with Neutron's flows, of an agent that they hold.",
+    (AGENT,),
+)
+COMPARED_PACKETS: Final = Gauge("neutrino_agent_takeover_packets", "Packets that the last one has compared.", (AGENT,))
+COMPARED_DIFFERENCES: Final = Gauge(
+    "neutrino_agent_takeover_differences",
+    "Packets that a conversion would let through or stop, by the last one.",
+    (AGENT,),
+)
+COMPARED_CHANGES: Final = Gauge(
+    "neutrino_agent_takeover_changes", "Changes that a conversion would make, by the last one.", (AGENT,)
+)
 DRIFT: Final = Counter(
     "neutrino_agent_drift_repaired_total", "Differences from the desired state that were found and repaired.", (AGENT,),
     ("role",), initial=("l2", "dhcp", "l3"),

@@ -43,6 +43,7 @@ DATAPLANE: Final = "dataplane"  # "up", or "down: " and the reason
 PROBLEMS: Final = "problems"  # objects that could not be applied, each with the reason
 # Start of keys in `problems`, and the reason in `dataplane`: the guards of the agent's start keep it from all changes.
 HELD: Final = "the agent is held"
+TAKEOVER: Final = "takeover"  # of a held agent: what it has compared with Neutron's flows (model/takeover.py, Compared)
 NEUTRON_AGENT: Final = "a Neutron agent runs on this host"
 LOCAL_IP: Final = "local_ip"  # key in `problems`: another host has the same tunnel address
 FEED_BEHIND: Final = "feed_behind"  # set by the server: positions of the change log not applied yet

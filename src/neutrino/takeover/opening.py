@@ -4,9 +4,9 @@ They may not before the takeover is opened, and not any more once an export has 
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -14,16 +14,19 @@ import msgspec
 import sqlalchemy as sa
 
 from neutrino.model import agents as words
+from neutrino.model.takeover import Compared, line
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import now
 from neutrino.server.frozen import KEPT_SECONDS
 from neutrino.server.hosts.registry import timestamp
 from neutrino.takeover.checks import Refused
+from neutrino.takeover.fleet.shadow import comparison_lines
 
 NOTICE_SECONDS: Final = KEPT_SECONDS + 2.0  # until servers refuse writes, and have completed those that they had begun
 SILENT_SECONDS: Final = 60.0  # a server process that has not written its time for so long has ended
 _SHOWN: Final = 20  # hosts in a message
+_HELD: Final = f"down: {words.HELD}"
 
 
 class Phase(StrEnum):
@@ -57,6 +60,7 @@ class State:
     converted: tuple[str, ...]  # hosts with an agent of ours
     left: tuple[str, ...]  # hosts with Neutron's agents
     failed_bindings: tuple[str, ...] = ()  # ports that could not be bound, as hosts may not while their agents are dead
+    compared: Mapping[str, Compared | None] = field(default_factory=dict)  # of hosts whose agent of ours is held
 
     @property
     def is_frozen(self) -> bool:
@@ -75,7 +79,8 @@ class State:
             return Phase.EXPORTED if last.exported_at else Phase.CLOSED
         return Phase.FROZEN if last.final and last.finished_at else Phase.IMPORTED
 
-    def to_text(self) -> str:
+    def to_text(self, differences: Mapping[str, Collection[str]] | None = None) -> str:
+        """`differences`: all that hosts have found, by host; without it the first ones of their reports."""
         if not self.imports:
             return "nothing was imported: this database is no copy of Neutron's\n"
         last = self.imports[-1]
@@ -88,6 +93,7 @@ class State:
             f"{len(self.converted)} of {len(self.converted) + len(self.left)} hosts are converted"
             + (f"; with Neutron's agents: {listed(self.left)}" if self.left else ""),
             *self._binding_lines(),
+            *comparison_lines(self.compared, differences),
         ]
         return "".join(f"{line}\n" for line in lines)
 
@@ -137,11 +143,26 @@ def read_state(db: Database) -> State:
         failed = (
             connection.execute(sa.select(t.ports.c.id).where(t.ports.c.vif_type == "binding_failed")).scalars().all()
         )
+    compared = {
+        row.host: _compared(configurations.get(words.TAKEOVER))
+        for row in rows
+        if (configurations := msgspec.json.decode(row.configurations)).get(words.DATAPLANE) == _HELD
+    }
     # Only our agents report the state of the switch; one that is held has changed nothing on its host yet.
     reported = {row.host: msgspec.json.decode(row.configurations).get(words.DATAPLANE) for row in rows}
-    converted = {host for host, dataplane in reported.items() if dataplane not in (None, f"down: {words.HELD}")}
+    converted = {host for host, dataplane in reported.items() if dataplane not in (None, _HELD)}
     left = tuple(row.host for row in rows if row.host not in converted)
-    return State(imports, tuple(sorted(converted)), left, tuple(failed))
+    return State(imports, tuple(sorted(converted)), left, tuple(failed), compared)
+
+
+def _compared(reported: object) -> Compared | None:
+    """What a host reports; it may be anything."""
+    if reported is None:
+        return None
+    try:
+        return msgspec.convert(reported, Compared)
+    except msgspec.ValidationError as error:
+        return Compared(error=line(f"its report cannot be read: {error}"))
 
 
 def open_writes(db: Database, despite: Collection[str] = ()) -> State:

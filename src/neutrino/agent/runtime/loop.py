@@ -11,6 +11,7 @@ from neutrino import caches, request_ids
 from neutrino.agent.guard.gate import Gate
 from neutrino.agent.runtime.role import Drift, Role, held
 from neutrino.feed.client import FeedClient
+from neutrino.model.takeover import Compared
 
 LOG = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class Reporter:
         self._interval = interval
         self._first_check = first_check
         self.held: Callable[[], Mapping[str, str]] = dict  # why the agent changes nothing
+        self.compared: Callable[[], Compared | None] = lambda: None  # with Neutron's flows meanwhile
         self._wanted = asyncio.Event()
         self._started = False
 
@@ -66,7 +68,8 @@ class Reporter:
     def _report(self, roles: Sequence[Role]) -> int:
         """Returns the position that is reported as applied."""
         causes = self.held()
-        states = [held(state, causes) if causes else state for role in roles for state in role.describe()]
+        compared = self.compared()
+        states = [held(state, causes, compared) if causes else state for role in roles for state in role.describe()]
         if not self._started:
             states = [dataclasses.replace(state, start_flag=True) for state in states]  # sets `started_at`
             self._started = True

@@ -33,6 +33,7 @@ def watch(client: FeedClient, roles: Sequence[Measured]) -> None:
     for one in (
         *(catalog.APPLIED_POSITION, catalog.QUEUE, catalog.PROBLEMS, catalog.DATAPLANE_UP, catalog.WIRED_PORTS),
         *(catalog.FLOWS, catalog.DAEMONS, catalog.HA_ROUTERS, catalog.DHCP_REQUESTS, catalog.METADATA_REQUESTS),
+        *(catalog.COMPARED_AT, catalog.COMPARED_PACKETS, catalog.COMPARED_DIFFERENCES, catalog.COMPARED_CHANGES),
     ):
         one.watch(partial(snapshot.of, one))
 

@@ -4,10 +4,13 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from neutrino.agent.runtime.measures import Measure
 from neutrino.feed.state import State, StateChange
-from neutrino.model.agents import DATAPLANE, HELD, PROBLEMS, AgentState, shortened
+from neutrino.model.agents import DATAPLANE, HELD, PROBLEMS, TAKEOVER, AgentState, shortened
 from neutrino.model.routing import MeteredTraffic
+from neutrino.model.takeover import Compared
 
 MAX_PROBLEMS = 10  # a report is bounded
 START = "start"  # in place of a role in `Drift`: what keeps the agent from its work
@@ -94,10 +97,15 @@ def described(agent: AgentState, values: Mapping[str, object], problems: Mapping
     return dataclasses.replace(agent, configurations={**agent.configurations, **bounded, PROBLEMS: listed})
 
 
-def held(agent: AgentState, causes: Mapping[str, str]) -> AgentState:
-    """The agent while it changes nothing on its host: the causes are its problems, and no port is to be bound there."""
+def held(agent: AgentState, causes: Mapping[str, str], compared: Compared | None = None) -> AgentState:
+    """The agent while it changes nothing on its host: the causes are its problems, and no port is to be bound there.
+
+    `compared`: with Neutron's flows meanwhile, for a conversion.
+    """
     before = agent.configurations
-    dataplane = {DATAPLANE: f"down: {HELD}"} if DATAPLANE in before else {}
+    dataplane: dict[str, object] = {DATAPLANE: f"down: {HELD}"} if DATAPLANE in before else {}
+    if dataplane and compared is not None:
+        dataplane[TAKEOVER] = msgspec.to_builtins(compared)
     problems = {f"{HELD}, {cause}": shortened(text) for cause, text in causes.items()}
     return dataclasses.replace(agent, configurations={**before, **dataplane, PROBLEMS: problems})
 

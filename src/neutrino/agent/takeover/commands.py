@@ -34,6 +34,7 @@ class Commands:
     compare: Callable[[Say], Comparison | None]  # None: the server does not respond; blocking
 
     def __post_init__(self) -> None:
+        self.before_change: Callable[[], None] = lambda: None
         self.is_returning = False
         self._returned = asyncio.Event()
         self._say: Say = _log
@@ -61,6 +62,8 @@ class Commands:
             other, work = found
             state = work.state()
             raise Refused(f"{_NAMES[other]} runs on this host already, since {state.seconds:.0f} s")
+        if action in CHANGING:
+            self.before_change()
         return self.works.begin(action, name)
 
     async def work(self, action: Action, work: Work, say: Say, *, stop_agents: bool = False) -> Answer:

@@ -37,10 +37,11 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    ports: int
+    ports: int  # whose packets were all compared
     packets: int
     differences: tuple[Difference, ...]
     left_out: int  # ports that are filtered by iptables, or not at all
+    of_ports: int  # that are filtered by flows
 
     def text(self) -> str:
         return f"{self.packets} packets of {self.ports} ports compared, {len(self.differences)} differ" + (
@@ -48,25 +49,42 @@ class Comparison:
         )
 
 
-def compare(view: ReconcilerView, inspection: Inspection, say: Callable[[str], None]) -> Comparison:
-    """Blocking: some milliseconds for each packet."""
+def _always() -> bool:
+    return True
+
+
+def compare(
+    view: ReconcilerView,
+    inspection: Inspection,
+    say: Callable[[str], None],
+    goes_on: Callable[[], bool] = _always,
+    first: int = 0,
+) -> Comparison:
+    """Blocking: some milliseconds for each packet.
+
+    `goes_on` is asked before each packet: it may wait, and end the comparison. `first`: the port to begin with, so that
+    comparisons that end early get to all ports one after another.
+    """
     state = SwitchState(view, inspection.ports())
     objects = view.desired.host_state.ports
-    filtered = [port for port in view.desired.ports if port.filtered]
+    filtered = sorted((port for port in view.desired.ports if port.filtered), key=lambda port: port.id)
+    left_out, start_at = len(view.desired.ports) - len(filtered), first % max(len(filtered), 1)
     differences: list[Difference] = []
     packets = 0
-    for place, local in enumerate(filtered, 1):
+    for place, local in enumerate((*filtered[start_at:], *filtered[:start_at]), 1):
         port = objects[local.id]
         for sample in samples_of(view.desired, port):
             if (start := _start(state, local, sample)) is None:
                 continue
+            if not goes_on():
+                return Comparison(place - 1, packets, tuple(differences), left_out, len(filtered))
             packets += 1
             passes = _passes(state, inspection, start, local, sample)
             if passes != any(True for _ in allowing_any(view.desired, port, sample.packet, sample.direction)):
                 differences.append(Difference(local.id, local.device, sample, passes))
         if place % 50 == 0:
             say(f"{place} of {len(filtered)} ports compared")
-    return Comparison(len(filtered), packets, tuple(differences), len(view.desired.ports) - len(filtered))
+    return Comparison(len(filtered), packets, tuple(differences), left_out, len(filtered))
 
 
 def _start(state: SwitchState, local: LocalPort, sample: Sample) -> AtSwitch | None:

@@ -38,7 +38,12 @@ def add_arguments(takeover: Parser, config: Parser) -> None:
     exports.add_argument("--dry-run", action="store_true", help="write nothing, report what would be written")
     _add_verify(takeover.add_command("verify", help="compare the answers of Neutron's API with those of ours"))
     _add_host(takeover, config)
-    takeover.add_command("status", parents=[config], help="show imports, and which hosts are converted")
+    status = takeover.add_command("status", parents=[config], help="show imports, and which hosts are converted")
+    status.add_argument(
+        "--differences",
+        action="store_true",
+        help="ask the hosts that are not converted for all differences to Neutron's flows that they have found",
+    )
     opening = takeover.add_command("open", parents=[config], help="complete it: requests may write")
     finish = takeover.add_command("finish", parents=[config], help="after `open`: give up the way back to Neutron")
     for command in (opening, finish):

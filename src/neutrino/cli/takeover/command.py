@@ -17,8 +17,11 @@ from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.takeover.arguments import VARIABLE
 from neutrino.cli.takeover.host import host
 from neutrino.cli.takeover.verify import verify
+from neutrino.server.hosts.queries import HostQueries
+from neutrino.server.hosts.registry import Registry
 from neutrino.takeover import opening, run
 from neutrino.takeover.finishing import finish
+from neutrino.takeover.fleet.shadow import read_differences
 from neutrino.takeover.following import follow
 from neutrino.takeover.importer import Progress
 from neutrino.takeover.report import Report
@@ -44,12 +47,19 @@ def _progress() -> Progress:
 
 def _state(args: argparse.Namespace) -> int:
     """Show the state of the takeover on our side, or complete it."""
-    with opened(read_configuration(args)) as db:
+    conf = read_configuration(args)
+    with opened(conf) as db:
         if args.action == "finish":
             print(finish(db, _hosts(args)).to_text(), end="")
             return 0
         state = opening.open_writes(db, _hosts(args)) if args.action == "open" else opening.read_state(db)
-    print(state.to_text(), end="")
+        every = None
+        if args.action == "status" and args.differences:
+            differing = [
+                host for host, compared in state.compared.items() if compared is not None and compared.differing
+            ]
+            every = read_differences(HostQueries(db, Registry(db, conf.agent_down_time)), differing)
+    print(state.to_text(every), end="")
     return 1 if state.is_frozen or not state.imports else 0
 
 
