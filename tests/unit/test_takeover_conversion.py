@@ -16,6 +16,7 @@ from neutrino.agent.takeover import conversion as module
 from neutrino.agent.takeover.commands import Commands
 from neutrino.agent.takeover.control import Request, ask, serving
 from neutrino.agent.takeover.conversion import Conversion, Host
+from neutrino.agent.takeover.look import Look
 from neutrino.agent.takeover.neutron_agents import NeutronAgent, running_agents, unit_of_cgroups
 from neutrino.agent.takeover.phase import Phase, read_phase, write_phase
 from neutrino.agent.takeover.snapshot import (
@@ -32,6 +33,7 @@ from neutrino.dataplane.netlink.values import address, route, rule
 from neutrino.dataplane.openflow.api import Meter
 from neutrino.dataplane.probes.api import Loss, Probe
 from neutrino.dataplane.process.api import ForeignProcess, ProcessError
+from neutrino.model.takeover import Action
 
 PROBE = Probe("tap1", 5, "fa:16:3e:00:00:01", "10.0.0.5", "10.0.0.1")
 NAMESPACE = SavedNamespace(
@@ -120,7 +122,7 @@ class Place:
         self.drifts: list[list[Drift]] = []  # of each look; none are left when it is empty
         self.saved = self.restored = 0
         self.said: list[str] = []
-        self.ended = asyncio.Event()
+        self.ended, self.comparing, self.looked = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.units = FakeUnits(self.agents)
         host = Host(
             lambda: self.agents,
@@ -142,7 +144,7 @@ class Place:
             lambda: read_snapshot(state),
             self.restore,
             self.ended.set,
-            lambda say: None,
+            self.compare,
         )
 
     def save(self) -> HostSnapshot:
@@ -154,6 +156,11 @@ class Place:
         self.restored += 1
         assert read_phase(self.state) is Phase.RETURNING, "an agent that is killed now must go on with it"
         return []
+
+    async def compare(self) -> Look:
+        self.comparing.set()
+        await self.looked.wait()
+        return Look(packets=9, ports=1, of_ports=1, differences=("tap1 differs",), differing=1)
 
     async def ask(self, action: str, *, stop_agents: bool = False) -> tuple[int | None, str]:
         answer = await self.commands.handle(Request(action, stop_agents), self.said.append)
@@ -433,5 +440,42 @@ def test_two_works_that_change_the_host_do_not_run_at_once(tmp_path: Path, monke
             assert "a conversion runs on this host already" in text
         place.role.position = 7
         assert (await first)[0] == 0
+
+    run(tmp_path, work, monkeypatch)
+
+
+def test_a_comparison_ends_when_a_conversion_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(place: Place) -> None:
+        place.looked.set()
+        assert await place.ask("compare") == (
+            1,
+            "9 packets of 1 ports compared, 1 differ; a conversion would make 0 changes",
+        )
+        assert place.said == ["tap1 differs"]
+        place.looked.clear()
+        place.comparing.clear()
+        comparing = asyncio.create_task(place.ask("compare"))
+        await place.comparing.wait()
+        assert (await place.ask("convert"))[0] == 0
+        assert await comparing == (1, "it was ended, as this host is about to be changed")
+
+    run(tmp_path, work, monkeypatch)
+
+
+def test_the_way_back_ends_the_completion_of_a_killed_agents_conversion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(place: Place) -> None:
+        place.save()
+        write_phase(tmp_path, Phase.CONVERTING)
+        place.gate.is_open, place.role.position = True, 3  # it waits
+        completing = asyncio.create_task(place.commands.complete())
+        while place.commands.works.last(Action.CONVERT) is None:
+            await asyncio.sleep(0)
+        assert "runs on this host already" in (await place.ask("convert"))[1]
+        returning = asyncio.create_task(place.returning())
+        assert (await place.ask("back"))[0] == 0
+        await asyncio.gather(completing, returning, return_exceptions=True)
+        assert read_phase(tmp_path) is Phase.NONE, "the completion must not write that the host is converted"
 
     run(tmp_path, work, monkeypatch)

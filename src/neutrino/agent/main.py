@@ -32,9 +32,10 @@ from neutrino.agent.runtime.switch import Switch
 from neutrino.agent.takeover import build as takeover
 from neutrino.agent.takeover import control, phase, verdicts
 from neutrino.agent.takeover.commands import Commands
+from neutrino.agent.takeover.conversion import Refused
 from neutrino.agent.takeover.look import Look, look_of
 from neutrino.agent.takeover.remote import Remote
-from neutrino.agent.takeover.shadow import Shadow, command_of
+from neutrino.agent.takeover.shadow import Shadow, command_of, look_in_process
 from neutrino.agent.takeover.stored_feed import StoredFeed
 from neutrino.agent.takeover.verdicts import Comparison
 from neutrino.agent.takeover.works import Works
@@ -238,7 +239,13 @@ async def _takeover(
         phase.write_phase(conf.state_path, phase.Phase.NONE)
         context.guard.admitted = frozenset()
     differences = partial(_differences, files)
-    compared = partial(compare, files)
+
+    async def compared() -> Look:
+        held = client.offered if client.offered is not None else client.state
+        if not held.is_synced:
+            raise Refused("the server has not sent its objects yet")
+        return await look_in_process(command_of(files, 0), held.dump())
+
     commands = takeover.commands(conf, bridges, gate, client, roles, differences, stop.set, works, compared)
     commands.before_change = shadow.stop
     await commands.recover()

@@ -1,6 +1,6 @@
 """Composes the conversion of this host from the configuration, with real drivers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -11,11 +11,11 @@ from neutrino.agent.takeover.back import Restorer
 from neutrino.agent.takeover.commands import Commands
 from neutrino.agent.takeover.conversion import Conversion, Host, Say
 from neutrino.agent.takeover.daemons import OurDaemons, read_daemons, restart
+from neutrino.agent.takeover.look import Look
 from neutrino.agent.takeover.neutron_agents import running_agents
 from neutrino.agent.takeover.phase import read_phase, write_phase
 from neutrino.agent.takeover.snapshot import HostSnapshot, Reader, read_snapshot, write_snapshot
 from neutrino.agent.takeover.stopped_agents import StoppedAgents
-from neutrino.agent.takeover.verdicts import Comparison
 from neutrino.agent.takeover.ways import choose
 from neutrino.agent.takeover.works import Works
 from neutrino.agent.teardown import end_daemons, forget
@@ -40,7 +40,7 @@ def commands(
     find: Callable[[], Sequence[Drift]],
     end_roles: Callable[[], None],
     works: Works,
-    compare: Callable[[Say], Comparison | None],
+    compare: Callable[[], Awaitable[Look]],
 ) -> Commands:
     state, namespaces = conf.state_path, Namespaces()
     processes = RealForeignProcesses(namespaces)

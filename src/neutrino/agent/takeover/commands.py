@@ -3,14 +3,15 @@
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from neutrino.agent.takeover.control import BACK, CHECK, COMPARE, CONVERT, DONE, DRY_RUN, REFUSED, Answer, Request
 from neutrino.agent.takeover.conversion import Conversion, Failed, Outcome, Refused, Say
+from neutrino.agent.takeover.look import Look
 from neutrino.agent.takeover.phase import Phase
+from neutrino.agent.takeover.shadow import LookFailed
 from neutrino.agent.takeover.snapshot import SnapshotError
 from neutrino.agent.takeover.stopped_agents import NotStopped, StoppedAgents
-from neutrino.agent.takeover.verdicts import Comparison
 from neutrino.agent.takeover.works import Work, Works
 from neutrino.model.takeover import CHANGING, Action
 
@@ -31,7 +32,7 @@ class Commands:
     check_snapshot: Callable[[], object]  # SnapshotError if there is nothing to restore
     restore: Callable[[Say], Sequence[str]]  # the problems; blocking
     end_roles: Callable[[], None]
-    compare: Callable[[Say], Comparison | None]  # None: the server does not respond; blocking
+    compare: Callable[[], Awaitable[Look]]  # in a process that ends when this is cancelled; Refused or LookFailed
 
     def __post_init__(self) -> None:
         self.before_change: Callable[[], None] = lambda: None
@@ -40,6 +41,7 @@ class Commands:
         self._say: Say = _log
         self._problems: Sequence[str] = ()
         self._completing: asyncio.Task[object] | None = None
+        self._comparing: asyncio.Future[Look] | None = None
 
     async def handle(self, request: Request, say: Say) -> Answer:
         """Do what a command of this host asks."""
@@ -58,12 +60,15 @@ class Commands:
 
     def begin(self, action: Action, name: str = "") -> Work:
         """Note that the work begins; Refused while another one is in its way."""
-        if (found := self.works.in_the_way(action)) is not None:
+        found = self.works.in_the_way(action)
+        if found is not None and not (action is Action.BACK and self._completing is not None):
             other, work = found
             state = work.state()
             raise Refused(f"{_NAMES[other]} runs on this host already, since {state.seconds:.0f} s")
         if action in CHANGING:
             self.before_change()
+            if self._comparing is not None:
+                self._comparing.cancel()
         return self.works.begin(action, name)
 
     async def work(self, action: Action, work: Work, say: Say, *, stop_agents: bool = False) -> Answer:
@@ -128,12 +133,21 @@ class Commands:
         self._returned.set()
 
     async def _compare(self, say: Say) -> Answer:
-        comparison = await asyncio.to_thread(self.compare, say)
-        if comparison is None:
-            return Answer("the server does not respond, so the security groups are unknown", REFUSED)
-        for difference in comparison.differences:
-            say(difference.text())
-        return Answer(comparison.text(), REFUSED if comparison.differences else DONE)
+        self._comparing = asyncio.ensure_future(self.compare())
+        try:
+            look = await self._comparing
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None and task.cancelling():  # the agent ends
+                self._comparing.cancel()
+                raise
+            return Answer("it was ended, as this host is about to be changed", REFUSED)
+        except LookFailed as error:
+            return Answer(f"nothing is compared: {error}", REFUSED)
+        finally:
+            self._comparing = None
+        for text in look.differences:
+            say(text)
+        return Answer(look.text(), REFUSED if look.differing else DONE)
 
     async def _convert(self, say: Say, *, stop_agents: bool) -> Answer:
         try:
