@@ -126,13 +126,13 @@ def test_a_conversion_goes_on_without_the_command_and_is_awaited_by_the_next(ser
     with hosts(server, "f3", first=13, settings=ALLOWED) as (host,):
         command = [sys.executable, "-m", "neutrino.cli.main", "takeover", "host", "f3"]
         with subprocess.Popen([*command, "--config-file", str(server.config)], stdout=subprocess.DEVNULL) as first:
-            log = lambda: host.agent.log  # noqa: E731
-            wait_until(lambda: "nothing is in the way" in log(), timeout=60, what="its start", failed=lambda: None)
+            begun = "nothing is in the way"
+            wait_until(lambda: begun in host.agent.log, timeout=60, what="its start", failed=lambda: None)
             first.kill()
         done = takeover(server, "f3")
         assert done.returncode == 0, done.stdout + done.stderr
         assert not host.is_neutrons
-        assert log().count("takeover: saved: ") == 1
+        assert host.agent.log.count("takeover: saved: ") == 1
 
 
 def test_what_hosts_refuse(server: Neutrino, db: Database) -> None:
@@ -158,6 +158,9 @@ def test_what_hosts_refuse(server: Neutrino, db: Database) -> None:
                 neutrons.kill()
         assert host.flows == before
         host.agent.end()
+        unreachable = takeover(server, "f4")
+        assert unreachable.returncode == 3, unreachable.stdout
+        assert "f4: unreachable: host f4 has not answered" in unreachable.stdout
         mixed = takeover(server, "f4", "nowhere")
         assert mixed.returncode == 2
         assert "no agent in the database: nowhere" in mixed.stderr
