@@ -13,7 +13,11 @@ from neutrino.dataplane.iptables.api import (
     canonical_member,
 )
 
-_BUILT_IN = {"raw": ("PREROUTING", "OUTPUT"), "filter": ("INPUT", "FORWARD", "OUTPUT")}
+_BUILT_IN = {
+    "raw": ("PREROUTING", "OUTPUT"),
+    "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
+    "filter": ("INPUT", "FORWARD", "OUTPUT"),
+}
 _VERDICTS = ("ACCEPT", "DROP", "RETURN", "CT", "CONNMARK", "REJECT", "LOG", "NFLOG", "")
 _Table = dict[str, list[Rule]]
 

@@ -1,6 +1,7 @@
 """A switch as Neutron 29's agent leaves it: flows, controllers, QoS rows and names, in a compact form of a recorded host.
 
-Of each port the flows of the native firewall; rules let in ICMP and some TCP ports. No distributed routers.
+Of each port the flows of the native firewall; rules let in ICMP and some TCP ports. Of hybrid ports those against
+spoofing alone. No distributed routers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class NeutronPort:
     vlan: int
     mac: str
     address: str
-    tcp: Sequence[int] = ()  # ports that a rule lets in
+    tcp: Sequence[int] | None = ()  # ports that a rule lets in; None: iptables decides (`neutron_iptables.py`)
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def integration(ports: Sequence[NeutronPort], networks: Sequence[NeutronNetwork]
             yield f"priority=3,in_port={uplink},dl_vlan={network.number} actions={tag},goto_table:58"
     yield f"priority=2,in_port={uplink} actions=drop"
     yield "priority=0 actions=goto_table:58"
-    yield from (f"table={table},priority=0 actions=drop" for table in (23, 24, 71, 72, 73, 81, 82, 92, 93))
+    yield from (f"table={table},priority=0 actions=drop" for table in (23, 24, 25, 71, 72, 73, 81, 82, 92, 93))
     yield from (f"table={table},priority=0 actions=goto_table:{table + 1}" for table in (58, 59))
     yield "table=60,priority=1 actions=NORMAL"
     yield "table=62,priority=3 actions=NORMAL"
@@ -49,10 +50,18 @@ def integration(ports: Sequence[NeutronPort], networks: Sequence[NeutronNetwork]
     yield "table=91,priority=1 actions=resubmit(,94)"
     yield "table=94,priority=1 actions=NORMAL"
     for port in ports:
-        yield from _port(port)
+        yield from _hybrid(port) if port.tcp is None else _filtered(port, port.tcp)
 
 
-def _port(port: NeutronPort) -> Iterator[str]:
+def _hybrid(port: NeutronPort) -> Iterator[str]:
+    here = f"in_port={port.ofport}"
+    yield f"priority=10,arp,{here} actions=goto_table:24"
+    yield f"priority=9,{here} actions=goto_table:25"
+    yield f"table=24,priority=2,arp,{here},arp_spa={port.address} actions=goto_table:25"
+    yield f"table=25,priority=2,{here},dl_src={port.mac} actions=goto_table:60"
+
+
+def _filtered(port: NeutronPort, open_ports: Sequence[int]) -> Iterator[str]:
     number, vlan, mac = port.ofport, port.vlan, port.mac
     to, here, out = f"set_field:{number}->reg5", f"reg5={number}", f"output:{number}"
     source = f"{here},in_port={number},dl_src={mac}"
@@ -69,7 +78,7 @@ def _port(port: NeutronPort) -> Iterator[str]:
     yield f"table=81,priority=100,arp,{here} actions={out}"
     yield f"table=81,priority=90,ct_state=-trk,ip,{here} actions=ct(table=82,{_ZONE})"
     yield f"table=81,priority=80,ct_state=+trk,{here} actions=resubmit(,82)"
-    for match in ("icmp", *(f"tcp,tp_dst={tcp}" for tcp in port.tcp)):
+    for match in ("icmp", *(f"tcp,tp_dst={tcp}" for tcp in open_ports)):
         yield f"table=82,priority=77,ct_state=+est-rel-rpl,{match},{here} actions={out}"
         yield f"table=82,priority=77,ct_state=+new-est,{match},{here} actions=ct(commit,{_ZONE}),{out},resubmit(,92)"
     for table, passing in ((72, "resubmit(,94)"), (82, out)):

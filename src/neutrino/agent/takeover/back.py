@@ -9,6 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Iterator
 
+from neutrino.agent.takeover.hybrid import SavedFirewall
 from neutrino.agent.takeover.snapshot import HostSnapshot, SavedBridge, SavedNamespace
 from neutrino.dataplane.iptables.api import IptablesError
 from neutrino.dataplane.netlink.api import DeleteItem, Netlink, NetlinkChange, NetlinkError, SetItem
@@ -28,10 +29,14 @@ class Restorer:
     netlink: Netlink
     nft: Nft
     restore_rules: Callable[[str, dict[int, str]], None]  # iptables-restore in a namespace
+    restore_hybrid: Callable[[SavedFirewall], None]
 
     def restore(self, snapshot: HostSnapshot, say: Callable[[str], None]) -> list[str]:
         """The problems of what could not be restored; the rest is."""
         problems: list[str] = []
+        if snapshot.hybrid:
+            say(f"restoring the iptables rules of {len(snapshot.hybrid.devices())} hybrid ports")
+            problems += _tried("the rules of hybrid ports", lambda: self.restore_hybrid(snapshot.hybrid))
         there = self.netlink.namespaces()
         namespaces = {name: saved for name, saved in snapshot.namespaces.items() if name in there}
         say(f"restoring the rules of {len(namespaces)} namespaces")

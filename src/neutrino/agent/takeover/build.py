@@ -1,5 +1,6 @@
 """Composes the conversion of this host from the configuration, with real drivers."""
 
+import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -7,10 +8,12 @@ from functools import partial
 from neutrino.agent.guard.gate import Bridges, Gate
 from neutrino.agent.metadata import build as metadata
 from neutrino.agent.runtime.role import Drift, Role
+from neutrino.agent.takeover import hybrid
 from neutrino.agent.takeover.back import Restorer
 from neutrino.agent.takeover.commands import Commands
 from neutrino.agent.takeover.conversion import Conversion, Host, Say
 from neutrino.agent.takeover.daemons import OurDaemons, read_daemons, restart
+from neutrino.agent.takeover.hybrid import SavedFirewall
 from neutrino.agent.takeover.look import Look
 from neutrino.agent.takeover.neutron_agents import running_agents
 from neutrino.agent.takeover.phase import read_phase, write_phase
@@ -20,7 +23,7 @@ from neutrino.agent.takeover.ways import choose
 from neutrino.agent.takeover.works import Works
 from neutrino.agent.teardown import end_daemons, forget
 from neutrino.configuration.options import Configuration
-from neutrino.dataplane.iptables.real import restore_saved, save_rules
+from neutrino.dataplane.iptables.real import RealIptables, restore_saved, save_rules
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.nft.real import RealNft
@@ -46,7 +49,13 @@ def commands(
     processes = RealForeignProcesses(namespaces)
 
     def save() -> HostSnapshot:
-        reader = Reader(bridges.openflow, RealNetlink(), read_daemons, partial(save_rules, namespaces))
+        reader = Reader(
+            bridges.openflow,
+            RealNetlink(),
+            read_daemons,
+            partial(save_rules, namespaces),
+            _read_hybrid,
+        )
         snapshot = reader.read(bridges.present(), datetime.now(UTC).isoformat(timespec="seconds"))
         write_snapshot(state, snapshot)
         return snapshot
@@ -78,11 +87,22 @@ def commands(
     )
 
 
+def _read_hybrid() -> SavedFirewall:
+    # Without the program nobody has made rules with it. Any other failure refuses the conversion.
+    return hybrid.read(RealIptables()) if shutil.which("iptables-save") else SavedFirewall()
+
+
 def restore(conf: Configuration, bridges: Bridges, say: Say) -> list[str]:
     """Give the host back, as its snapshot has it; the problems."""
     snapshot = read_snapshot(conf.state_path)
     namespaces = Namespaces()
-    restorer = Restorer(bridges.openflow, RealNetlink(), RealNft(), partial(restore_saved, namespaces))
+    restorer = Restorer(
+        bridges.openflow,
+        RealNetlink(),
+        RealNft(),
+        partial(restore_saved, namespaces),
+        partial(hybrid.restore, RealIptables()),
+    )
     problems = restorer.restore(snapshot, say)
     say(f"starting {len(snapshot.daemons)} daemons of Neutron's agents in place of ours")
     problems += restart(snapshot.daemons, OurDaemons(conf.state_path, metadata.read_options(conf).socket, namespaces))

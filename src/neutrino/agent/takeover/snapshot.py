@@ -1,7 +1,8 @@
 """What Neutron's agents have made on a host, saved before it is converted: enough to give the host back to them.
 
 Neutron's agents repair what differs when they are started. So the snapshot has what has to be there before that, for
-packets to pass meanwhile: flows, iptables rules, addresses and routes of namespaces, and how daemons were started.
+packets to pass meanwhile: flows, rules of hybrid ports, iptables rules, addresses and routes of namespaces, and how daemons
+were started.
 """
 
 import dataclasses
@@ -13,6 +14,7 @@ import msgspec
 
 from neutrino import daemon_files, private
 from neutrino.agent.takeover.daemons import SavedDaemon
+from neutrino.agent.takeover.hybrid import SavedFirewall
 from neutrino.agent.takeover.phase import directory
 from neutrino.dataplane.netlink.api import Netlink
 from neutrino.dataplane.netlink.values import Address, Neighbour, ProxyNeighbour, Route, Rule
@@ -51,12 +53,14 @@ class HostSnapshot:
     bridges: dict[str, SavedBridge]
     namespaces: dict[str, SavedNamespace]
     daemons: tuple[SavedDaemon, ...] = ()
+    hybrid: SavedFirewall = dataclasses.field(default_factory=SavedFirewall)
     format: int = FORMAT
 
     def text(self) -> str:
         flows = sum(len(bridge.flows) for bridge in self.bridges.values())
         switch = f"{flows} flows of {len(self.bridges)} bridges"
-        return f"{switch}, {len(self.namespaces)} namespaces, {len(self.daemons)} daemons"
+        hybrid = f"iptables rules of {len(self.hybrid.devices())} hybrid ports, " if self.hybrid else ""
+        return f"{switch}, {hybrid}{len(self.namespaces)} namespaces, {len(self.daemons)} daemons"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +71,7 @@ class Reader:
     netlink: Netlink
     read_daemons: Callable[[], tuple[SavedDaemon, ...]]
     save_rules: Callable[[str], dict[int, str]]  # the output of iptables-save in a namespace, by IP version
+    read_hybrid: Callable[[], SavedFirewall]
 
     def read(self, bridges: Iterable[str], taken_at: str) -> HostSnapshot:
         names = sorted(name for name in self.netlink.namespaces() if name.startswith(NAMESPACES))
@@ -75,6 +80,7 @@ class Reader:
             {bridge: self._bridge(bridge) for bridge in bridges},
             {name: self._namespace(name) for name in names},
             self.read_daemons(),
+            self.read_hybrid(),
         )
 
     def _bridge(self, name: str) -> SavedBridge:
