@@ -35,8 +35,10 @@ _logs: list[Path] = []  # the directory of the lab's logs
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Print a failure at once, with the ends of the lab's logs: pytest's own summary follows only after the last test, an
-    hour later, and the guest's files are gone with it.
+    hour later, and the guest's files are gone with it. What a test that passed has printed is printed too.
     """
+    if report.passed and report.when == "call" and report.capstdout:
+        print(f"\n{report.capstdout}", flush=True)  # figures
     if not report.failed:
         return
     print(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext}", flush=True)

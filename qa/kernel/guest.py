@@ -1,8 +1,9 @@
 """A QEMU guest with a Debian kernel, which has the Open vSwitch datapath that this machine's kernel may lack.
 
 The guest's root is the machine's own root file system, read-only over 9p, below a writable overlay in memory: every
-program, and this checkout with its .venv, are available. It has no network. It runs one command as root and powers off.
-With /dev/kvm it is as fast as the machine; otherwise it is emulated, about forty times slower.
+program, and this checkout with its .venv, are available, also below /tmp. It has no network. It runs one command as root
+and powers off. With /dev/kvm it is as fast as the machine; otherwise it is emulated, about forty times slower.
+KERNEL_GUEST_EMULATED=1 emulates it in any case, KERNEL_GUEST_MEMORY is its memory.
 
 `kernel_files` downloads and unpacks the kernel and a static busybox; neither is installed. `Guest.run` boots.
 """
@@ -28,6 +29,8 @@ from pathlib import Path
 
 Say = Callable[[str], None]
 MEMORY = os.environ.get("KERNEL_GUEST_MEMORY", "3G")
+# For machines whose /dev/kvm cannot run an ordinary kernel, as in some nested virtual machines.
+EMULATED = os.environ.get("KERNEL_GUEST_EMULATED", "") not in ("", "0")
 # Modules that the initramfs needs to mount the root file system.
 BOOT_MODULES = ("virtio_mmio", "virtio_pci", "9pnet_virtio", "9p", "overlay")
 # Loaded before the command; a missing one is an error.
@@ -47,7 +50,6 @@ mount -t overlay -o lowerdir=/ro,upperdir=/up/upper,workdir=/up/work overlay /ne
 mount -t proc proc /new/proc; mount -t sysfs sysfs /new/sys; mount -t devtmpfs dev /new/dev
 mkdir -p /new/dev/pts /new/dev/shm
 mount -t devpts devpts /new/dev/pts; mount -t tmpfs shm /new/dev/shm; mount -t tmpfs -o mode=755 run /new/run
-mount -t tmpfs -o mode=1777 tmp /new/tmp
 mkdir -p /new/run/share; mount -t 9p -o $options,cache=none share /new/run/share
 exec switch_root /new /bin/bash /run/share/inside
 """
@@ -234,7 +236,7 @@ class Guest:
 
     @property
     def is_emulated(self) -> bool:
-        return not os.access("/dev/kvm", os.R_OK | os.W_OK)
+        return EMULATED or not os.access("/dev/kvm", os.R_OK | os.W_OK)
 
     def run(self, command: Sequence[str], directory: Path, seconds: float, output: Say) -> int:
         """Boot, run a command, power off; output is passed on line by line. Gives the command's exit status."""

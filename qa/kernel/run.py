@@ -28,6 +28,7 @@ PYTEST = (
 FILES = (
     "qa/kernel/flows.py",
     "qa/kernel/packets.py",
+    "qa/kernel/takeover.py",
     "qa/kernel/networks.py",
     "qa/kernel/routers.py",
     "qa/kernel/limits.py",

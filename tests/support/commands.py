@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import IO
 
 from neutrino.cli.parser import Parser
+from neutrino.lab.timing import scaled
 from tests.support.launcher import launch
 
-SECONDS = 60.0
+SECONDS = scaled(60.0)
 HUNG = -999
 # Arguments of commands that check more than argparse knows.
 ARGUMENTS: Mapping[tuple[str, ...], tuple[str, ...]] = {

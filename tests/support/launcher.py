@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from neutrino.lab import timing
 from tests.support.isolation import mount, new_mount_namespace
 
 PROGRAM = Path(sys.executable).with_name("neutrino")
@@ -56,6 +57,11 @@ LOADED = (
     "sqlalchemy.dialects.postgresql",
     "sqlalchemy.dialects.sqlite",
 )
+# Of the conversion of a host: they are the agent's own, and no options.
+TIMES = {
+    "neutrino.agent.takeover.conversion": ("APPLY_SECONDS", "VERIFY_SECONDS", "SILENT_SECONDS"),
+    "neutrino.dataplane.probes.real": ("PATIENCE",),
+}
 _LARGEST = 1 << 20  # bytes of a request
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -260,8 +266,12 @@ def _enter(process: int) -> None:
 
 def _load() -> None:
     sys.path.remove(str(ROOT))  # the working directory, which `-m` adds
-    for module in LOADED:
-        importlib.import_module(module)
+    for loaded in LOADED:
+        importlib.import_module(loaded)
+    for name, times in TIMES.items():  # in an emulated machine
+        module = importlib.import_module(name)
+        for each in times:
+            setattr(module, each, timing.scaled(getattr(module, each)))
     import stevedore
 
     from neutrino import entry_points
