@@ -68,6 +68,8 @@ def fill(engine: sa.Engine, number: int) -> None:
     with engine.begin() as connection:
         for name in ("ipallocations", "ml2_port_bindings", "portsecuritybindings"):  # as Neutron's schema has them
             connection.execute(sa.text(f"CREATE INDEX ix_{name}_port_id ON {name} (port_id)"))
+        for name in ("ports", "networks", "subnets", "networksegments"):
+            connection.execute(sa.text(f"CREATE UNIQUE INDEX ix_{name}_standard ON {name} (standard_attr_id)"))
         for start in range(0, number, _BATCH):
             rows: dict[str, list[dict[str, object]]] = {}
             for table, row in _ports(start, min(start + _BATCH, number)):

@@ -12,7 +12,7 @@ from neutrino.model.agents import NIC_SWITCH, OVS, TUNNELING_IP
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from neutrino.takeover import heads
+from neutrino.takeover import heads, schema
 from neutrino.takeover.derived import ALLOCATIONS
 from neutrino.takeover.deviations import Deviations
 from neutrino.takeover.families.networks import identity
@@ -49,14 +49,30 @@ class Refused(OperatorError):
     """The takeover cannot begin; nothing was changed."""
 
 
+# Tables by which a database is recognised that was given by mistake.
+OTHERS: Final = {"block_device_mapping": "Nova", "cell_mappings": "Nova", "change_head": "neutrino"}
+
+
 @dataclass(frozen=True)
 class Version:
     release: str
-    heads: tuple[str, ...]
+    unknown: tuple[str, ...] = ()  # revisions that are not known, and that the operator has accepted
 
 
-def check_version(source: Source) -> Version:
-    """The release of Neutron by its schema; others are refused."""
+def check_version(source: Source, *, accept_unknown: bool | None = None) -> Version:
+    """The release of Neutron by its schema; others are refused, unless they are accepted and have all that is read.
+
+    `accept_unknown`: what the operator has chosen; None: there is no choice.
+    """
+    if not source.tables:
+        raise Refused(
+            f"{source.name} is no database of Neutron: it is empty. Check its name, and the rights of the user"
+        )
+    other = [of for name, of in OTHERS.items() if name in source.tables]
+    if other:
+        raise Refused(
+            f"{source.name} is no database of Neutron, but of {other[0]}: give that of Neutron's configuration"
+        )
     if heads.VERSION_TABLE not in source.tables:
         raise Refused(f"{source.name} is no database of Neutron: it has no table {heads.VERSION_TABLE}")
     found = tuple(sorted(str(row["version_num"]) for row in source.rows(heads.VERSION_TABLE)))
@@ -68,20 +84,58 @@ def check_version(source: Source) -> Version:
         raise Refused(f"{source.name} is of Neutron {older[0]}: upgrade Neutron to {heads.OLDEST} or later first")
     releases = [heads.RELEASES[one] for one in found if one in heads.RELEASES]
     unknown = [one for one in found if one not in heads.RELEASES and one != heads.CONTRACT]
+    of_plugins = [
+        (table, str(row["version_num"]))
+        for table, known in heads.PLUGINS.items()
+        for row in source.rows(table)
+        if row["version_num"] not in known
+    ]
+    if accept_unknown and (unknown or of_plugins):
+        check_schema(source)
+        return Version(heads.UNKNOWN, (*unknown, *(revision for _, revision in of_plugins)))
     if unknown or len(releases) != 1:
         shown = ", ".join(unknown or found) or "none"
         newest = max(heads.RELEASES.values())
+        choice = "" if accept_unknown is None else ", or give --accept-unknown-release if it is newer"
         raise Refused(
             f"{source.name} has the schema revision {shown}, which is of no release from {heads.OLDEST} to {newest}: "
             "complete Neutron's own upgrade (neutron-db-manage upgrade heads), or use a newer release of neutrino"
+            f"{choice}"
         )
-    for table, known in heads.PLUGINS.items():
-        for row in source.rows(table):
-            if row["version_num"] not in known:
-                raise Refused(
-                    f"{source.name}: the revision {row['version_num']} in {table} is not known: upgrade the plugin"
-                )
-    return Version(releases[0], found)
+    for table, revision in of_plugins:
+        choice = "" if accept_unknown is None else ", or give --accept-unknown-release if it is newer"
+        raise Refused(
+            f"{source.name}: the revision {revision} in {table} is not known: upgrade the plugin, or use a newer release "
+            f"of neutrino{choice}"
+        )
+    return Version(releases[0])
+
+
+def check_schema(source: Source) -> None:
+    """Refuse a database without some table or column that is read: known releases without it are known to do without."""
+    missing = []
+    for table, columns in sorted(schema.required(source.tables).items()):
+        if table not in source.tables:
+            missing.append(table)
+        else:
+            missing += [f"{table}.{column}" for column in sorted(columns - source.columns(table))]
+    if missing:
+        raise Refused(
+            f"{source.name} is of an unknown release, and lacks what is read: {', '.join(missing)}. Use a release of "
+            "neutrino that knows it"
+        )
+
+
+def note_unknown(source: Source, version: Version, deviations: Deviations) -> None:
+    """Note an unknown release, and the columns that are not read."""
+    if not version.unknown:
+        return
+    for revision in version.unknown:
+        reason = "is of no release that is known, and was accepted: it has all tables and columns that are read"
+        deviations.note(heads.VERSION_TABLE, revision, f"{reason}. An export into this database is refused")
+    for table, columns in sorted(schema.required(source.tables).items()):
+        for column in sorted(source.columns(table) - columns - schema.unread(table)):
+            deviations.note(table, column, "is a column that is not known: it is not imported")
 
 
 def check_source(source: Source, families: Sequence[Family], deviations: Deviations) -> None:
@@ -245,7 +299,7 @@ def _any(db: Database, table: sa.Table, owner: str) -> list[str]:
 
 def _created_here(db: Database, importer: Importer, family: Family, exported_at: str) -> list[str]:
     """Objects that Neutron does not have, and that an API request has created here since; Neutron has got others."""
-    return [key for keys in importer.to_delete(db, family) for key in _by_request(db, keys, exported_at)]
+    return [key for keys in importer.missing(db, family) for key in _by_request(db, keys, exported_at)]
 
 
 def _by_request(db: Database, keys: Collection[object], after: str) -> list[str]:

@@ -16,12 +16,13 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.takeover import derived
 from neutrino.takeover.deviations import Deviations
-from neutrino.takeover.family import Family
-from neutrino.takeover.importer import Importer, Progress, no_progress
+from neutrino.takeover.differences import differences
+from neutrino.takeover.family import Chunk, Family
+from neutrino.takeover.importer import Importer, Progress, no_progress, objects_of
 from neutrino.takeover.inverse import Parts, read_rows
 from neutrino.takeover.source import PAGE
 from neutrino.takeover.target import RowDifference, Target
-from neutrino.takeover.writer import Counts, differences
+from neutrino.takeover.writer import Counts
 
 COMPARE, EXPORT = "compare", "export"
 # Tables of ours whose rows are no objects: the log, counters, credentials, reports and this server's own state.
@@ -53,12 +54,14 @@ class Finder:
     def _changed(self, family: Family) -> list[object]:
         keys: set[object] = set()
         table, owner = family.tables[0].table, family.tables[0].owner
-        for chunk in self.importer.chunks(family, COMPARE):
-            compared = None if family.whole else {row[family.key] for row in chunk.rows}
-            found = differences(self.db, family, compared, chunk.composed)
-            keys |= {key for one in found for key in one.owners}
+
+        def compare(chunk: Chunk) -> None:
+            found = differences(self.db, family, objects_of(family, chunk), chunk.composed)
+            keys.update(key for one in found for key in one.owners)
             self._check_unknown(family, [row for row in found[0].insert if "id" in row])
-        created = [key for some in self.importer.to_delete(self.db, family) for key in some]
+
+        self.importer.each_chunk(family, COMPARE, compare)
+        created = [key for some in self.importer.missing(self.db, family) for key in some]
         self._check_missing(family, table, owner, created)
         return sorted(keys | set(created), key=str)
 

@@ -29,6 +29,7 @@ OLDER: Final[Mapping[str, str]] = {
     "867d39095bf4": "Rocky",
     "594422d373ee": "Queens",
 }
+UNKNOWN: Final = "unknown"  # the release of a revision that is not known, accepted by the operator
 VERSION_TABLE: Final = "alembic_version"
 # Revisions of the plugins' own branches that are understood, by their version tables.
 PLUGINS: Final[Mapping[str, frozenset[str]]] = {

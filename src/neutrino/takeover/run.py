@@ -1,7 +1,8 @@
 """The commands `check`, `import` and `export`: from an address of Neutron's database to a report."""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
@@ -11,13 +12,20 @@ from neutrino.server.db.objects import encode, new_id
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import now
 from neutrino.server.hosts.registry import timestamp
-from neutrino.takeover import checks, opening, source, target
+from neutrino.takeover import checks, heads, opening, source, target
 from neutrino.takeover.deviations import Deviations
 from neutrino.takeover.exporter import Exporter, Finder, written_tables
 from neutrino.takeover.families import families
 from neutrino.takeover.importer import Importer, Progress, no_progress
 from neutrino.takeover.report import Report
+from neutrino.takeover.rights import check_rights
 from neutrino.takeover.writer import Counts
+
+_PREPARE = "read the schema, look for orphans"
+
+
+def keep_nothing(report: Report) -> None:
+    """The report is not needed before the first write."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,7 @@ class Options:
     dry_run: bool = False
     final: bool = False
     allow_running: bool = False
+    accept_unknown: bool = False  # a release that is not known
 
 
 def check(url: sa.URL, options: Options, progress: Progress = no_progress) -> Report:
@@ -37,8 +46,17 @@ def check(url: sa.URL, options: Options, progress: Progress = no_progress) -> Re
     return report
 
 
-def run(url: sa.URL, db: Database, options: Options, progress: Progress = no_progress) -> Report:
-    """Make the database equal to Neutron's, unless something is refused: then nothing is changed."""
+def run(
+    url: sa.URL,
+    db: Database,
+    options: Options,
+    progress: Progress = no_progress,
+    before_writing: Callable[[Report], None] = keep_nothing,
+) -> Report:
+    """Make the database equal to Neutron's, unless something is refused: then nothing is changed.
+
+    `before_writing` gets the report as it is known before the first write, and may raise.
+    """
     with source.opened(url) as opened:
         report, importer = _begin("import", opened, options, progress)
         checks.check_target(
@@ -47,34 +65,56 @@ def run(url: sa.URL, db: Database, options: Options, progress: Progress = no_pro
             silent_since=timestamp(time.time() - opening.SILENT_SECONDS),
             allow_running=options.allow_running,
         )
-        report.counts = {name: Counts(read=number) for name, number in importer.check().items()}
+        read = importer.check(db)
+        report.counts = {name: Counts(read=number) for name, number in read.items()}
         if report.deviations.refused:
             report.finished_at = now()
             return report
+        before_writing(report)
         run_id = "" if options.dry_run else _record_start(db, report)
-        report.counts = importer.write(db, dry_run=options.dry_run)
+        written = importer.write(db, dry_run=options.dry_run)
+        report.counts = {name: replace(one, read=read[name]) for name, one in written.items()}
         report.finished_at = now()
         if run_id:
             _record_end(db, run_id, report)
     return report
 
 
-def export(url: sa.URL, db: Database, options: Options, progress: Progress = no_progress) -> Report:
+def export(
+    url: sa.URL,
+    db: Database,
+    options: Options,
+    progress: Progress = no_progress,
+    before_writing: Callable[[Report], None] = keep_nothing,
+) -> Report:
     """Write what changed here since the import into Neutron's tables, unless something is refused.
 
     Requests may not write here from its beginning on: what changed during or after it would be missing in Neutron.
     """
     imported = opening.last_import_to_export(db)
+    if imported.release == heads.UNKNOWN:
+        raise checks.Refused(
+            "the import was of a release of Neutron that is not known: what its tables must have is not known either, "
+            "so an export is refused. Use a release of neutrino that knows it, for another import and its export"
+        )
     if options.dry_run:
-        return _export(url, db, imported, options, progress)
+        return _export(url, db, imported, options, progress, before_writing)
     with opening.closed(db) as closing:
-        report = _export(url, db, imported, options, progress)
+        report = _export(url, db, imported, options, progress, before_writing)
         closing.is_complete = not report.deviations.refused
     return report
 
 
-def _export(url: sa.URL, db: Database, imported: opening.Import, options: Options, progress: Progress) -> Report:
+def _export(
+    url: sa.URL,
+    db: Database,
+    imported: opening.Import,
+    options: Options,
+    progress: Progress,
+    before_writing: Callable[[Report], None],
+) -> Report:
     with source.opened(url) as opened:
+        _check_rights(opened)
         version = checks.check_version(opened)
         if version.release != imported.release:
             raise checks.Refused(
@@ -97,17 +137,28 @@ def _export(url: sa.URL, db: Database, imported: opening.Import, options: Option
                     "`neutrino takeover open` lets requests write here again"
                 )
             if not report.deviations.refused and not options.dry_run:
+                before_writing(report)
                 exporter.write()
     report.finished_at = now()
     return report
 
 
+def _check_rights(opened: source.Source) -> None:
+    known = {name for one in families() for name in (one.source, *one.reads)}
+    check_rights(opened, known | checks.DERIVED | {source.STANDARD})
+
+
 def _begin(command: str, opened: source.Source, options: Options, progress: Progress) -> tuple[Report, Importer]:
-    version = checks.check_version(opened)
+    progress(_PREPARE, 0, 1)
+    if opened.tables:
+        _check_rights(opened)
+    version = checks.check_version(opened, accept_unknown=options.accept_unknown)
     deviations = Deviations()
     report = Report(command, opened.name, version.release, now(), dry_run=options.dry_run, final=options.final)
     report.deviations = deviations
+    checks.note_unknown(opened, version, deviations)
     checks.check_source(opened, families(), deviations)
+    progress(_PREPARE, 1, 1)
     return report, Importer(opened, families(), deviations, options.dns_domain, progress)
 
 

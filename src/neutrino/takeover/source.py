@@ -1,7 +1,8 @@
 """Neutron's database, read only, in one consistent snapshot.
 
 Rows are read in pages by key, and rows of other tables for the keys of a page, so that memory does not grow with the
-database: MariaDB allows one streaming cursor per connection, and one connection is one snapshot.
+database: MariaDB allows one streaming cursor per connection, and one connection is one snapshot. Which references exist
+is looked up in hashes of all keys of a table, about 65 bytes each.
 """
 
 from collections import defaultdict
@@ -18,9 +19,11 @@ from neutrino.errors import OperatorError
 from neutrino.model.objects import Object
 from neutrino.server.db.connection_options import connect_args
 from neutrino.server.db.sql import Selection
+from neutrino.takeover.packed import Packed, packed
 
 UNREACHABLE: Final = 3  # exit status
-PAGE: Final = 500
+PAGE: Final = 1000
+KEYS: Final = 10_000  # of a table, read at once
 SMALL: Final = 1000  # rows of a table that is kept in memory
 Bounds = tuple[object, object]
 STANDARD: Final = "standardattributes"
@@ -72,7 +75,9 @@ class Source:
         self.connection = connection
         self.name = name  # for reports, without the password
         self._tables: dict[str, sa.Table] = {}
+        self._statements: dict[str, Packed] = {}
         self._rows: dict[str, list[Object] | None] = {}  # of small tables; None: the table is large
+        self._hashes: dict[tuple[str, str], set[int]] = {}  # of the keys of tables
 
     @cached_property
     def tables(self) -> frozenset[str]:
@@ -117,6 +122,11 @@ class Source:
                 return
             last = page[-1][key]
 
+    def between(self, name: str, column: str, bounds: Bounds) -> list[Object]:
+        """The rows whose column is within bounds, in the order of the column."""
+        own = self.table(name).c[column]
+        return self._select(name, own.between(*bounds), order=own)
+
     def among(self, name: str, column: str, keys: Collection[object]) -> list[Object]:
         """The rows whose column has one of the keys."""
         if column not in self.columns(name):
@@ -133,14 +143,20 @@ class Source:
     def children(
         self, name: str, column: str, keys: Collection[object], bounds: Bounds | None = None
     ) -> dict[object, list[Object]]:
-        """The same by key. With `bounds`, the first and the last key of a page: a range, which is faster than a list."""
+        """The same by key. With `bounds`, the first and the last key of a page: a range, which is faster than a list.
+
+        Rows of one key are always in the same order: lists that are made of them are compared with those of ours.
+        """
         if bounds is None or self._small(name) is not None or column not in self.columns(name):
             rows = self.among(name, column, keys)
         else:
-            rows = self._select(name, self.table(name).c[column].between(*bounds))
+            rows = self.between(name, column, bounds)
         out: dict[object, list[Object]] = defaultdict(list)
         for row in rows:
             out[row[column]].append(row)
+        for several in out.values():
+            if len(several) > 1:
+                several.sort(key=_in_order)
         return out
 
     def _small(self, name: str) -> list[Object] | None:
@@ -152,14 +168,20 @@ class Source:
 
     def existing(self, name: str, column: str, keys: Collection[object]) -> set[object]:
         """Those of the keys that a table has."""
+        if (name, column) not in self._hashes:
+            self._hashes[name, column] = {hash(key) for page in self._keys(name, column) for key in page}
+        hashes = self._hashes[name, column]
+        return {key for key in keys if hash(key) in hashes}
+
+    def _keys(self, name: str, column: str) -> Iterator[Sequence[object]]:
+        """All keys of a table, in pages; the column is unique."""
         if name not in self.tables:
-            return set()
+            return
         own = self.table(name).c[column]
-        wanted = list(keys)
-        found: set[object] = set()
-        for start in range(0, len(wanted), PAGE):
-            found |= set(self.execute(sa.select(own).where(own.in_(wanted[start : start + PAGE]))).scalars())
-        return found
+        page = self.execute(sa.select(own).order_by(own).limit(KEYS)).scalars().all()
+        while page:
+            yield page
+            page = self.execute(sa.select(own).where(own > page[-1]).order_by(own).limit(KEYS)).scalars().all()
 
     def _select(
         self,
@@ -168,25 +190,35 @@ class Source:
         order: sa.ColumnElement[object] | None = None,
         limit: int | None = None,
     ) -> list[Object]:
-        table = self.table(name)
-        statement = sa.select(table)
-        if "standard_attr_id" in table.c and name != STANDARD and STANDARD in self.tables:
-            # Outer: a row without standard attributes is dirty, and must not disappear.
-            standard = self.table(STANDARD)
-            labels = [standard.c[column].label(f"standard_{column}") for column in _STANDARD if column in standard.c]
-            statement = sa.select(table, *labels).select_from(
-                table.outerjoin(standard, standard.c.id == table.c.standard_attr_id)
-            )
-        statement = statement.where(*conditions)
+        of_table = self._rows_of(name)
+        statement = of_table.statement.where(*conditions)
         if order is not None:
             statement = statement.order_by(order)
         if limit is not None:
             statement = statement.limit(limit)
-        return [dict(row) for row in self.execute(statement).mappings()]
+        return [dict(zip(of_table.names, row, strict=True)) for row in of_table.values(self.execute(statement))]
+
+    def _rows_of(self, name: str) -> Packed:
+        """Statement of a table, joined with the standard attributes if it has them."""
+        if name not in self._statements:
+            table = self.table(name)
+            columns: list[sa.ColumnElement[Any]] = list(table.c)
+            tables: sa.FromClause = table
+            if "standard_attr_id" in table.c and name != STANDARD and STANDARD in self.tables:
+                # Outer: a row without standard attributes is dirty, and must not disappear.
+                standard = self.table(STANDARD)
+                columns += [standard.c[one].label(f"standard_{one}") for one in _STANDARD if one in standard.c]
+                tables = table.outerjoin(standard, standard.c.id == table.c.standard_attr_id)
+            self._statements[name] = packed(sa.select(*columns).select_from(tables), self.connection.dialect)
+        return self._statements[name]
 
     def execute(self, statement: Selection) -> CursorResult[Any]:
         with readable(self.name):
             return self.connection.execute(statement)
+
+
+def _in_order(row: Object) -> list[str]:
+    return list(map(str, row.values()))
 
 
 _STANDARD: Final[Sequence[str]] = ("created_at", "updated_at", "description", "revision_number", "resource_type")
@@ -195,7 +227,8 @@ _STANDARD: Final[Sequence[str]] = ("created_at", "updated_at", "description", "r
 @contextmanager
 def opened(url: sa.URL) -> Iterator[Source]:
     """A snapshot of the database for the duration of the block; nothing is written to it."""
-    arguments = {} if url.get_backend_name() == "sqlite" else connect_args(url)
+    # The connection is used by one thread after another.
+    arguments = {"check_same_thread": False} if url.get_backend_name() == "sqlite" else connect_args(url)
     engine = sa.create_engine(
         url, poolclass=sa.pool.NullPool, isolation_level="AUTOCOMMIT", hide_parameters=True, connect_args=arguments
     )

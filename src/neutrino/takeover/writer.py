@@ -5,23 +5,18 @@ are free; a value that another row of ours still has, and is going to lose, is p
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, Stale
 from neutrino.server.db.transaction import Transaction
+from neutrino.takeover.differences import Objects, Rows, TableDifference, batches, differences, key_names
 from neutrino.takeover.family import Family, Owned
-
-BATCH: Final = 500
-Key = tuple[object, ...]
-Item = TypeVar("Item")
-Rows = Mapping[sa.Table, Sequence[Object]]
 
 
 @dataclass
@@ -38,18 +33,7 @@ class Counts:
         return self.created + self.updated + self.deleted
 
 
-@dataclass(frozen=True)
-class TableDifference:
-    """The difference of one table within a page."""
-
-    table: sa.Table
-    insert: Sequence[Object]
-    update: Sequence[Object]  # the key, and the columns that differ
-    delete: Sequence[Key]
-    owners: frozenset[object]  # the objects that these rows belong to
-
-    def __bool__(self) -> bool:
-        return bool(self.insert or self.update or self.delete)
+Apply = Callable[[Family, Sequence[TableDifference]], None]
 
 
 @dataclass
@@ -58,26 +42,39 @@ class Writer:
     dry_run: bool = False
     counts: dict[str, Counts] = field(default_factory=lambda: defaultdict(Counts))
 
-    def write(self, family: Family, keys: Collection[object] | None, composed: Rows) -> None:
-        """Make our rows of these objects equal to the composed ones; of all objects if `keys` is None."""
+    def write(self, family: Family, objects: Objects, composed: Rows, *, counted: bool = True) -> None:
+        """Make our rows of these objects equal to the composed ones."""
+        found = self._applied(family, objects, composed, self._apply)
+        if counted:
+            self._count(family, found)
 
+    def insert_objects(self, family: Family, objects: Objects, composed: Rows) -> None:
+        """Insert new objects without their parts, which may refer to objects of later pages; count all that differs."""
+
+        def apply(family: Family, found: Sequence[TableDifference]) -> None:
+            self._apply(family, [replace(found[0], update=(), delete=(), owners=frozenset())])
+
+        self._count(family, self._applied(family, objects, composed, apply))
+
+    def _applied(self, family: Family, objects: Objects, composed: Rows, apply: Apply) -> list[TableDifference]:
         def attempt() -> list[TableDifference]:
-            found = differences(self.db, family, keys, composed)
+            found = differences(self.db, family, objects, composed)
             if not self.dry_run and any(found):
-                self._apply(family, found)
+                apply(family, found)
             return found
 
         try:
-            found = attempt()
+            return attempt()
         except (Stale, sa.exc.OperationalError):  # a race with another writer, or the database fails over
-            found = self.db.retrying(attempt)
+            return self.db.retrying(attempt)
         except sa.exc.IntegrityError:
-            self._park(family, keys, composed)
-            found = self.db.retrying(attempt)
-        main = found[0]
+            self._park(family, composed)
+            return self.db.retrying(attempt)
+
+    def _count(self, family: Family, found: Sequence[TableDifference]) -> None:
         counts = self.counts[family.name]
-        counts.created += len(main.insert)
-        counts.deleted += len(main.delete)
+        counts.created += len(found[0].insert)
+        counts.deleted += len(found[0].delete)
         counts.updated += len(_changed_objects(family, found))
 
     def delete(self, family: Family, keys: Sequence[object]) -> None:
@@ -89,7 +86,7 @@ class Writer:
 
         def attempt() -> None:
             with self.db.transaction() as tx:
-                for some in _batches(list(keys)):
+                for some in batches(list(keys)):
                     for owned in reversed(family.tables[1:]):
                         tx.execute(sa.delete(owned.table).where(owned.table.c[owned.owner].in_(some)))
                     _delete(tx, table, table.c[owner].in_(some))
@@ -102,7 +99,7 @@ class Writer:
         with self.db.transaction() as tx:
             for one in reversed(found):
                 for key in one.delete:
-                    condition = sa.and_(*(one.table.c[n] == v for n, v in zip(_key_names(one.table), key, strict=True)))
+                    condition = sa.and_(*(one.table.c[n] == v for n, v in zip(key_names(one.table), key, strict=True)))
                     _delete(tx, one.table, condition)
             for one in found:
                 _insert(tx, one)
@@ -130,18 +127,16 @@ class Writer:
 
     # --- values that another row of ours still has ----------------------------------------------------------------
 
-    def _park(self, family: Family, keys: Collection[object] | None, composed: Rows) -> None:
+    def _park(self, family: Family, composed: Rows) -> None:
         """Free unique values of the composed rows that rows of other objects have: these are compared later."""
         with self.db.transaction() as tx:
             for owned in reversed(family.tables):
                 for names in unique_names(owned.table):
                     for row in composed.get(owned.table, ()):
                         if all(row.get(name) is not None for name in names):
-                            self._free(tx, owned, names, row, keys)
+                            self._free(tx, owned, names, row)
 
-    def _free(
-        self, tx: Transaction, owned: Owned, names: Sequence[str], row: Object, keys: Collection[object] | None
-    ) -> None:
+    def _free(self, tx: Transaction, owned: Owned, names: Sequence[str], row: Object) -> None:
         table, own = owned.table, row[owned.owner]
         same = sa.and_(*(table.c[name] == row[name] for name in names), table.c[owned.owner] != own)
         if tx.execute(sa.select(sa.literal(1)).where(same).limit(1)).first() is None:
@@ -158,43 +153,16 @@ class Writer:
         tx.execute(sa.update(table).where(same).values({text.name: parked}))
 
 
-def differences(db: Database, family: Family, keys: Collection[object] | None, composed: Rows) -> list[TableDifference]:
-    """What a write of the composed rows would change, by table of the family; of all objects if `keys` is None."""
-    with db.read() as connection:
-        return [_difference(connection, owned, keys, composed) for owned in family.tables]
-
-
-def _difference(
-    connection: Connection, owned: Owned, keys: Collection[object] | None, composed: Rows
-) -> TableDifference:
-    table, key_names = owned.table, _key_names(owned.table)
-    wanted = {_key(row, key_names): row for row in composed.get(table, ())}
-    names = dict.fromkeys((*key_names, owned.owner, *_compared(composed.get(table, ()), key_names)))
-    statement = sa.select(*(table.c[name] for name in names))
-    current: dict[Key, Object] = {}
-    for condition in _owned_by(owned, keys):
-        for row in connection.execute(statement.where(condition)).mappings():
-            current[_key(row, key_names)] = dict(row)
-    insert = [row for key, row in wanted.items() if key not in current]
-    changes = {
-        key: changed for key, row in wanted.items() if key in current and (changed := _changed(row, current[key]))
-    }
-    update = [{**{name: wanted[key][name] for name in key_names}, **changed} for key, changed in changes.items()]
-    delete = [key for key in current if key not in wanted]
-    owners = {row[owned.owner] for row in insert} | {current[key][owned.owner] for key in (*changes, *delete)}
-    return TableDifference(table, insert, update, delete, frozenset(owners))
-
-
 _FEED_KINDS: Final = {"agents": "agent"}  # tables without a history whose rows the feed reads
 
 
 def _insert(tx: Transaction, difference: TableDifference) -> None:
-    for rows in _batches(difference.insert):
+    for rows in batches(difference.insert):
         tx.execute(sa.insert(difference.table), rows)
 
 
 def _update(tx: Transaction, table: sa.Table, row: Object) -> None:
-    names = _key_names(table)
+    names = key_names(table)
     values = {name: value for name, value in row.items() if name not in names}
     tx.execute(sa.update(table).where(*(table.c[name] == row[name] for name in names)).values(values))
 
@@ -239,26 +207,6 @@ def _changed_objects(family: Family, found: Sequence[TableDifference]) -> set[ob
     return {owner for one in found for owner in one.owners} - gone
 
 
-def _owned_by(owned: Owned, keys: Collection[object] | None) -> Iterator[sa.ColumnElement[bool]]:
-    if keys is None:
-        yield sa.true()
-        return
-    for some in _batches(sorted(keys, key=str)):
-        yield owned.table.c[owned.owner].in_(some)
-
-
-def _changed(wanted: Object, current: Object) -> Object:
-    return {name: value for name, value in wanted.items() if current[name] != value}
-
-
-def _compared(rows: Sequence[Object], key_names: Sequence[str]) -> list[str]:
-    return [name for name in rows[0] if name not in key_names] if rows else []
-
-
-def _key_names(table: sa.Table) -> list[str]:
-    return [column.name for column in table.primary_key.columns]
-
-
 def unique_names(table: sa.Table) -> list[list[str]]:
     """The columns of each unique key, but for ids."""
     constraints = [c for c in table.constraints if isinstance(c, sa.UniqueConstraint | sa.PrimaryKeyConstraint)]
@@ -267,15 +215,6 @@ def unique_names(table: sa.Table) -> list[list[str]]:
     return [list(one) for one in dict.fromkeys(map(tuple, (*names, *single))) if one != ("id",)]
 
 
-def _key(row: Mapping[str, object] | sa.RowMapping, names: Sequence[str]) -> Key:
-    return tuple(row[name] for name in names)
-
-
 def _project(row: Object) -> str | None:
     value = row.get("project_id")
     return None if value is None else str(value)
-
-
-def _batches(items: Sequence[Item]) -> Iterator[list[Item]]:
-    for start in range(0, len(items), BATCH):
-        yield list(items[start : start + BATCH])

@@ -16,8 +16,10 @@ def add_arguments(takeover: Parser, config: Parser) -> None:
         "check", parents=[config], help="read Neutron's database, and report what is wrong in it"
     )
     _add_source(check)
+    _add_accept(check)
     imports = takeover.add_command("import", parents=[config], help="make our database equal to Neutron's")
     _add_source(imports)
+    _add_accept(imports)
     imports.add_argument("--dry-run", action="store_true", help="write nothing, report what would be written")
     imports.add_argument("--final", action="store_true", help="record it as the last one: Neutron is frozen")
     imports.add_argument(
@@ -80,6 +82,14 @@ def _add_host(takeover: Parser, config: Parser) -> None:
     )
     host.add_argument(
         "--batch", metavar="N", type=int, default=50, help="from a server: hosts at a time (default: %(default)s)"
+    )
+
+
+def _add_accept(command: Parser) -> None:
+    command.add_argument(
+        "--accept-unknown-release",
+        action="store_true",
+        help="also a database of an unknown, newer release, if it has all that is read; there is no export back to it",
     )
 
 

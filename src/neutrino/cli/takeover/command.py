@@ -6,43 +6,39 @@ be an argument, which all users of a machine see.
 
 import argparse
 import os
-import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+
+import sqlalchemy as sa
 
 from neutrino.cli.database import opened, read_configuration
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.takeover.arguments import VARIABLE
 from neutrino.cli.takeover.host import host
+from neutrino.cli.takeover.progress import progress
+from neutrino.cli.takeover.report_file import ReportFile
 from neutrino.cli.takeover.verify import verify
+from neutrino.configuration.options import Configuration
 from neutrino.server.hosts.queries import HostQueries
 from neutrino.server.hosts.registry import Registry
 from neutrino.takeover import opening, run
 from neutrino.takeover.finishing import finish
 from neutrino.takeover.fleet.shadow import read_differences
 from neutrino.takeover.following import follow
-from neutrino.takeover.importer import Progress
 from neutrino.takeover.report import Report
 from neutrino.takeover.source import parse_url
-
-_WIDTH: Final = 30
-_CLEAR: Final = "\r\x1b[K"
 
 
 def takeover(args: argparse.Namespace) -> int:
     if args.action == "verify":
-        return verify(args, _progress())
+        return verify(args, progress())
     if args.action == "host":
         return host(args)
     if args.action == "import" and args.follow is not None:
         return _follow(args)
     return _state(args) if args.action in ("status", "open", "finish") else _copy(args)
-
-
-def _progress() -> Progress:
-    return _bar() if sys.stderr.isatty() else _lines()
 
 
 def _state(args: argparse.Namespace) -> int:
@@ -71,7 +67,9 @@ def _follow(args: argparse.Namespace) -> int:
         raise CommandError(f"--follow is {args.follow:g}: give more than 0 seconds", INVALID)
     conf = read_configuration(args)
     url = parse_url(_address(args))
-    options = run.Options(conf.dns_domain, allow_running=args.with_running_server)
+    options = run.Options(
+        conf.dns_domain, allow_running=args.with_running_server, accept_unknown=args.accept_unknown_release
+    )
     with opened(conf) as db, suppress(KeyboardInterrupt):
         follow(lambda: run.run(url, db, options), args.follow, time.sleep, _print_line)
     return 0
@@ -88,23 +86,40 @@ def _hosts(args: argparse.Namespace) -> list[str]:
 def _copy(args: argparse.Namespace) -> int:
     conf = read_configuration(args)
     url = parse_url(_address(args))
-    progress = _progress()
+    with _report_file(args) as file:
+        report = _run(args, conf, url, file)
+        print(report.to_text(), end="")
+        is_written = file is None or file.write(report)
+    return _status(report) or (0 if is_written else 1)
+
+
+@contextmanager
+def _report_file(args: argparse.Namespace) -> Iterator[ReportFile | None]:
+    if not args.report:
+        yield None
+        return
+    file = ReportFile(Path(args.report))
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def _run(args: argparse.Namespace, conf: Configuration, url: sa.URL, file: ReportFile | None) -> Report:
+    show = progress()
+    before_writing = run.keep_nothing if file is None else file.reserve
     try:
         if args.action == "check":
-            report = run.check(url, run.Options(conf.dns_domain), progress)
-        elif args.action == "export":
-            with opened(conf) as db:
-                report = run.export(url, db, run.Options(conf.dns_domain, args.dry_run), progress)
-        else:
-            options = run.Options(conf.dns_domain, args.dry_run, args.final, args.with_running_server)
-            with opened(conf) as db:
-                report = run.run(url, db, options, progress)
+            return run.check(url, run.Options(conf.dns_domain, accept_unknown=args.accept_unknown_release), show)
+        with opened(conf) as db:
+            if args.action == "export":
+                return run.export(url, db, run.Options(conf.dns_domain, args.dry_run), show, before_writing)
+            options = run.Options(
+                conf.dns_domain, args.dry_run, args.final, args.with_running_server, args.accept_unknown_release
+            )
+            return run.run(url, db, options, show, before_writing)
     finally:
-        progress("", 0, 0)
-    print(report.to_text(), end="")
-    if args.report:
-        _write(report, Path(args.report))
-    return _status(report)
+        show("", 0, 0)
 
 
 def _address(args: argparse.Namespace) -> str:
@@ -129,35 +144,3 @@ def _status(report: Report) -> int:
         print("nothing was changed: resolve what is refused, and run it again")
         return 1
     return 1 if report.dry_run and report.written else 0
-
-
-def _write(report: Report, path: Path) -> None:
-    text = (
-        report.to_json() if path.suffix == ".json" else report.to_text() + "".join(f"{o}\n" for o in report.deviations)
-    )
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"--report {path}: {error.strerror}") from None
-
-
-def _bar() -> Progress:
-    def show(step: str, done: int, total: int) -> None:
-        if not step:
-            sys.stderr.write(_CLEAR)
-        else:
-            filled = _WIDTH * done // max(total, 1)
-            sys.stderr.write(f"{_CLEAR}[{'#' * filled:<{_WIDTH}}] {step} {done}/{total}")
-        sys.stderr.flush()
-
-    return show
-
-
-def _lines() -> Progress:
-    """A line for each family when it is complete."""
-
-    def show(step: str, done: int, total: int) -> None:
-        if step and done >= total:
-            print(f"{step}: {done}", file=sys.stderr, flush=True)
-
-    return show

@@ -36,11 +36,12 @@ def fresh(values: Values, revision: int = 1) -> Object:
 
 def as_row(table: sa.Table, values: Values, renamed: Mapping[str, str] | None = None) -> Object:
     """The row of an object: its columns under their names, lists and dictionaries as JSON text."""
-    row: Object = {}
     columns = _columns(table)
-    other = renamed or {}
+    if not renamed:
+        return {name: encode(value) if columns[name] else value for name, value in values.items() if name in columns}
+    row: Object = {}
     for name, value in values.items():
-        column = other.get(name, name)
+        column = renamed.get(name, name)
         is_json = columns.get(column)
         if is_json is not None:
             row[column] = encode(value) if is_json else value

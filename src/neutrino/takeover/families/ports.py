@@ -110,6 +110,8 @@ def _addresses(chunk: Chunk, port: Object, allocations: Sequence[Object], known:
 
 def canonical(address: str) -> str:
     """An address as it is stored and shown: IPv6 in its short form."""
+    if ":" not in address:
+        return address
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:
