@@ -56,9 +56,7 @@ UNITS = {
     "l2 features": Unit(
         L2, ("qos", "tap_services", "logging", "local_ips", "hybrid", "port_changes", "live_migration")
     ),
-    "l2 operation": Unit(
-        L2, ("trace", "trace_hosts", "doctor", "backup", "takeover_host", "taken_over", "taken_over_hybrid")
-    ),
+    "l2 operation": Unit(L2, ("trace_hosts", "doctor", "backup", "takeover_host", "taken_over", "taken_over_hybrid")),
     "routers": Unit(ROUTERS, ("address_scopes", "ndp_proxy", "metering")),
     "routers outside": Unit(ROUTERS, ("router_gateways", "prefix_delegation", "vpn_kinds")),
     "centralized": Unit(CENTRALIZED, ("routers", "chosen_router", "agent_options")),

@@ -1,7 +1,8 @@
 """Traces in a lab, compared with the fate of real packets.
 
-A case changes something, waits until real packets have the fate that it expects, traces the same packet, and compares
-verdict, cause and the object that is named.
+A situation says who sends what to whom, and what a trace must say of it. It is tried like this: the change of the situation
+is made, real packets must have the fate that it expects, the same packet is traced, and verdict, cause and the object that
+is named are compared. Afterwards real packets must have the same fate still.
 """
 
 from __future__ import annotations
@@ -12,51 +13,165 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from neutrino.cli.trace.command import exit_status
 from neutrino.cli.trace.render import render
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import LabError
 from neutrino.lab.timing import Deadline
+from neutrino.model.objects import Object
 from neutrino.model.trace import Cause
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import Guest
+from tests.support.routing_lab import EXTERNAL
 
 SOON = 30.0  # seconds within which a change takes effect, on a busy machine
 LOST_AFTER = 0.4
-S = TypeVar("S")
+HEADERS = {4: 28, 6: 48}  # bytes of IP and ICMP
+DELIVERED, DROPPED, UNKNOWN = "delivered", "dropped", "unknown"
+OUTSIDE = "outside"  # as sender: the machine on the external network
+
+
+class Place(Protocol):
+    """Where situations take place: instances and addresses, by name."""
+
+    lab: Lab
+
+    def port(self, name: str) -> str:
+        """The port of an instance; empty: the name is of an address alone."""
+        ...
+
+    def address(self, name: str, version: int = 4) -> str: ...
+
+    def vm(self, name: str) -> str:
+        """The instance that has the port."""
+        ...
+
+    def object(self, name: str) -> str:
+        """The id of another object, such as a router."""
+        ...
+
+
+P = TypeVar("P", bound=Place)
+
+
+def _no_change(place: Place) -> AbstractContextManager[Any]:
+    return contextlib.nullcontext()
 
 
 @dataclasses.dataclass(frozen=True)
-class Case(Generic[S]):
+class Packet:
+    """A packet and its reply. `at`: the port that the receiver listens at, if that is translated."""
+
+    protocol: str = "icmp"
+    port: int = 0
+    version: int = 4
+    size: int = 0
+    at: int = 0
+    server: str = ""  # the instance that gets it, if another one than the receiver's
+    values: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)  # of the request, besides
+
+    @property
+    def words(self) -> str:
+        """The packet as a column of a table."""
+        name = {"icmp": "ping", "tcp": "TCP", "udp": "UDP"}[self.protocol] + (f" {self.port}" if self.port else "")
+        known = {"source_address": "from {}", "source_mac": "from {}", "source_port": "from port {}"}
+        parts = [name, *(["IPv6"] if self.version == 6 else []), *([f"{self.size} bytes"] if self.size else [])]
+        parts += [known.get(key, f"{key} {{}}").format(value) for key, value in self.values.items()]
+        return ", ".join(parts)
+
+
+PING, PING6 = Packet(), Packet(version=6)
+
+
+def tcp(port: int = 80, **more: Any) -> Packet:
+    return Packet("tcp", port, **more)
+
+
+def udp(port: int, **more: Any) -> Packet:
+    return Packet("udp", port, **more)
+
+
+@dataclasses.dataclass(frozen=True)
+class Situation(Generic[P]):
     name: str
-    trace: Callable[[S], Mapping[str, Any]]  # the request
-    arrives: Callable[[S], bool]  # of a real packet, with its reply where it has one
-    cause: str = ""  # why it does not arrive; none: it does
-    object: Callable[[S], str] | None = None  # the id that the step which drops it names
-    change: Callable[[S], AbstractContextManager[Any]] = lambda site: contextlib.nullcontext()
-    back: bool = False  # it is the reply that is dropped
-    one_way: bool = False  # the packet has no reply
+    source: str
+    to: str
+    packet: Packet = PING
+    cause: str = ""  # why the packet does not arrive, or why that is not known
+    verdict: str = ""  # dropped, if there is a cause
+    reply_cause: str = ""
+    reply: str | None = ""  # its verdict; empty: delivered, or dropped if it has a cause; None: none is traced
+    arrives: bool | None = None  # packets arrive and are answered; None: as the verdicts say
+    names: str = ""  # the object that the step names which drops the packet: a port, or another object
     agrees: bool = True  # the server's data and the dataplane have the same answer
-    verdict: str = ""  # unless it follows from the cause
+    change: Callable[[P], AbstractContextManager[Any]] = _no_change
+    real: Callable[[P], bool] | None = None  # how packets are sent, if not by `send`
+    target: str = ""  # the address that is traced and sent to, if not that of `to`'s port: by name
+
+    @property
+    def changes(self) -> bool:
+        return self.change is not _no_change
+
+    @property
+    def wanted(self) -> str:
+        return self.verdict or (DROPPED if self.cause else DELIVERED)
+
+    @property
+    def wanted_reply(self) -> str | None:
+        """None: there is none, as the packet is dropped or a router answers itself."""
+        if self.wanted == DROPPED or self.reply is None:
+            return None
+        return self.reply or (DROPPED if self.reply_cause else DELIVERED)
+
+    @property
+    def arriving(self) -> bool:
+        if self.arrives is not None:
+            return self.arrives
+        return self.wanted != DROPPED and self.wanted_reply != DROPPED
+
+    def request(self, place: P) -> dict[str, Any]:
+        known = {"tcp": "tcp", "udp": "udp", "icmp": "icmp" if self.packet.version == 4 else "ipv6-icmp"}
+        values: dict[str, Any] = {"protocol": known[self.packet.protocol], **self.packet.values}
+        if "source_address" in values:
+            values["source_address"] = place.address(values["source_address"])
+        values |= {"destination_port": self.packet.port} if self.packet.port else {}
+        values |= {"packet_size": self.packet.size} if self.packet.size else {}
+        values |= {"source": "external"} if self.source == OUTSIDE else {"source_port_id": place.port(self.source)}
+        if not self.target and self.source != OUTSIDE and (port := place.port(self.to)):
+            return {**values, "destination_port_id": port, "ip_version": self.packet.version}
+        return {**values, "destination_address": place.address(self.target or self.to, self.packet.version)}
+
+    def send(self, place: P) -> bool:
+        """Whether real packets arrive and are answered."""
+        if self.real is not None:
+            return self.real(place)
+        packet, sender = self.packet, EXTERNAL if self.source == OUTSIDE else place.vm(self.source)
+        target = place.address(self.target or self.to, packet.version)
+        if packet.protocol == "icmp":
+            size = ("-M", "do", "-s", str(packet.size - HEADERS[packet.version])) if packet.size else ()
+            return pings(place.lab, sender, target, *size)
+        server = place.vm(packet.server or self.to)
+        if packet.protocol == "tcp":
+            return connects(place.lab, sender, server, target, packet.port, packet.at or None)
+        return datagrams(place.lab, sender, server, target, packet.port)
 
 
-def check(lab: Lab, case: Case[S], site: S) -> Object:
-    """The trace of a case, after it was compared."""
-    with case.change(site):
-        wanted = not case.cause
-        arrived = _wait_for(lambda: case.arrives(site), wanted)
+def check(situation: Situation[P], place: P) -> Object:
+    """The trace of a situation, after it was compared."""
+    with situation.change(place):
+        wanted = situation.arriving
+        arrived = _wait_for(lambda: situation.send(place), wanted)
         assert arrived == wanted, f"a real packet {'arrives' if arrived else 'does not arrive'}"
         deadline = Deadline(SOON)
         attempts = 0
         while True:
             attempts += 1
-            found = trace_once(lab, **case.trace(site))
-            fault = _fault(case, site, found)
+            found = trace_once(place.lab, **situation.request(place))
+            fault = fault_of(situation, place, found)
             if not fault:
                 # Again: the packet may have arrived before the change took effect.
-                assert _wait_for(lambda: case.arrives(site), wanted) == wanted, "real packets have another fate now"
+                assert _wait_for(lambda: situation.send(place), wanted) == wanted, "real packets have another fate now"
                 return found
             # A trace of a busy lab may take all of the time.
             if attempts > 1 and deadline.has_passed():
@@ -92,28 +207,24 @@ def _wait_for(look: Callable[[], bool], wanted: bool) -> bool:
     return found
 
 
-def _fault(case: Case[S], site: S, found: Object) -> str:
-    """What is wrong with a trace; empty if it is as the case expects."""
-    verdict = case.verdict or ("dropped" if case.cause else "delivered")
-    if not case.verdict and not case.one_way and exit_status(found) != (1 if case.cause else 0):
-        return f"exit status {exit_status(found)} for a packet that is {verdict}"
-    if case.back:
-        if (found["verdict"], found["return_verdict"]) != ("delivered", verdict):
-            return f"verdicts {found['verdict']} and {found['return_verdict']}, expected a reply that is {verdict}"
-        if found["return_cause"] != case.cause:
-            return f"cause {found['return_cause']} of the reply, expected {case.cause}"
-    else:
-        if found["verdict"] != verdict:
-            return f"verdict {found['verdict']} ({found['cause']}), expected {verdict} ({case.cause})"
-        if (found["cause"] or "") != case.cause:
-            return f"cause {found['cause']}, expected {case.cause}"
-    if case.object is not None:
-        steps = found["return_steps" if case.back else "steps"]
-        named = [step["resource_id"] for step in steps if step["result"] == "drop" or case.verdict]
-        if case.object(site) not in named:
-            return f"the object {case.object(site)} is not named by what drops the packet: {named}"
+def fault_of(situation: Situation[P], place: P, found: Object) -> str:
+    """What is wrong with a trace; empty if it is as the situation expects."""
+    verdicts = (found["verdict"], found["cause"] or ""), (found["return_verdict"], found["return_cause"] or "")
+    wanted = (situation.wanted, situation.cause), (situation.wanted_reply, situation.reply_cause)
+    if verdicts != wanted:
+        return f"verdicts {verdicts}, expected {wanted}"
+    statuses = {DELIVERED: 0, None: 0, DROPPED: 1, UNKNOWN: 3}
+    both = {statuses[situation.wanted], statuses[situation.wanted_reply]}
+    if exit_status(found) != (1 if 1 in both else max(both)):
+        return f"exit status {exit_status(found)}"
+    if situation.names:
+        steps = found["return_steps" if situation.reply_cause else "steps"]
+        named = [step["resource_id"] for step in steps if step["result"] == "drop" or situation.wanted == UNKNOWN]
+        key = place.port(situation.names) or place.object(situation.names)
+        if key not in named:
+            return f"{situation.names} ({key}) is not named by what drops the packet: {named}"
     asked = any(host["answered"] for host in found["hosts"].values())
-    if found["agreement"] is not (case.agrees if asked else None):
+    if found["agreement"] is not (situation.agrees if asked else None):
         return f"agreement is {found['agreement']}: {found['differences']}"
     return ""
 

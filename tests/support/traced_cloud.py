@@ -13,6 +13,7 @@ from neutrino.features.address_group.trace import TracedAddressGroups
 from neutrino.features.firewall.trace import TracedFirewalls
 from neutrino.features.local_ip.trace import Association, TracedLocalIps
 from neutrino.features.qos.trace import TracedQos
+from neutrino.features.trunk.trace import Subport, TracedTrunks
 from neutrino.features.vpn.trace import TracedTunnels
 from neutrino.model.firewall import FirewallGroup, FirewallRule
 from neutrino.model.qos import QosPolicy
@@ -74,6 +75,9 @@ class Cloud:
     fips: dict[str, TracedFloatingIp] = field(default_factory=dict)
     forwardings: dict[str, TracedForwarding] = field(default_factory=dict)
     local_ips: list[Association] = field(default_factory=list)
+    reserved_local_ips: dict[str, str] = field(default_factory=dict)  # port that reserves the address → local IP
+    vpn_statuses: dict[str, str] = field(default_factory=dict)
+    subports: dict[str, Subport] = field(default_factory=dict)
     hosts: dict[str, TracedHost] = field(default_factory=dict)
     scopes: dict[str, str] = field(default_factory=dict)  # subnet → address scope
 
@@ -150,7 +154,8 @@ class Cloud:
         self, name: str, *networks: str, outside: str = "", hosts: Sequence[str] = ("h3",), **values: Any
     ) -> str:
         """A router with the first address of each subnet, and the third of the external network."""
-        top = {k: values.pop(k) for k in ("is_ha", "placements", "local_hosts", "agent_gateways") if k in values}
+        names = ("is_ha", "placements", "local_hosts", "agent_gateways", "disabled_hosts")
+        top = {k: values.pop(k) for k in names if k in values}
         distributed = bool(values.get("distributed"))
         interfaces = tuple(self._interface(name, network, 1, hosts, distributed) for network in networks)
         gateway = self._interface(name, outside, 3 + len(self.routers), hosts, False) if outside else None
@@ -299,9 +304,16 @@ class Cloud:
             parts=(
                 TracedAddressGroups(self.address_groups),
                 firewalls,
-                TracedLocalIps(tuple(self.local_ips)),
+                TracedLocalIps(
+                    tuple(self.local_ips),
+                    {
+                        key: Subject("local_ip", name, name, OWN, "local IP")
+                        for key, name in self.reserved_local_ips.items()
+                    },
+                ),
                 TracedQos(policies),
-                TracedTunnels(),
+                TracedTrunks(self.subports),
+                TracedTunnels(self.vpn_statuses),
             ),
             hosts=self.hosts,
             named={**subnets, **rules},
@@ -328,11 +340,12 @@ class Cloud:
         fixed = [f.ip_address for f in self.ports[sender].port.fixed_ips]
         target = self.ports[to].port.fixed_ips[0].ip_address if to in self.ports else to
         version = 6 if ":" in target else 4
+        towards = values.pop("towards", "")
         source = values.pop("source", "") or next(a for a in fixed if (":" in a) == (version == 6))
         packet = self.packet(
             source, target, protocol, port, **{"eth_src": self.ports[sender].port.mac_address, **values}
         )
-        return self._both(Origin(port_id=sender), packet, project)
+        return self._both(Origin(port_id=sender, towards=towards), packet, project)
 
     def from_outside(
         self, network: str, to: str, protocol: str = "icmp", port: int = 0, source: str = "", **values: Any

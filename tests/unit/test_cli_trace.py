@@ -23,6 +23,10 @@ PORTS: list[dict[str, Any]] = [
     {"id": f"{ID}3", "name": "db", "network_id": "n2", "fixed_ips": [{"ip_address": "10.0.0.5"}]},
     {"id": f"{ID}4", "name": "", "network_id": "n2", "fixed_ips": [{"ip_address": "fd00::4"}]},
 ]
+FLOATING_IPS = [
+    {"floating_ip_address": "203.0.113.20", "port_id": f"{ID}2"},
+    {"floating_ip_address": "203.0.113.21", "port_id": None},
+]
 
 
 class Api(Cloud):
@@ -30,6 +34,9 @@ class Api(Cloud):
         super().__init__(None)
 
     def list(self, collection: str, **filters: Any) -> Any:
+        if collection == "floatingips":
+            yield from (fip for fip in FLOATING_IPS if fip["floating_ip_address"] == filters["floating_ip_address"])
+            return
         assert collection == "ports"
         for port in PORTS:
             addresses = {f"ip_address={fixed['ip_address']}" for fixed in port["fixed_ips"]}
@@ -48,6 +55,10 @@ def parse(*words: str) -> argparse.Namespace:
     [
         (["web", "--to", f"{ID}2"], {"source_port_id": f"{ID}1", "destination_port_id": f"{ID}2", "protocol": "icmp"}),
         (["fd00::4", "--to", "web"], {"source_port_id": f"{ID}4", "destination_port_id": f"{ID}1", "protocol": "icmp"}),
+        (
+            ["203.0.113.20", "--to", "203.0.113.9"],
+            {"source_port_id": f"{ID}2", "destination_address": "203.0.113.9", "protocol": "icmp"},
+        ),
         (
             ["web", "--to", "10.0.0.5", "--protocol", "tcp", "--port", "80", "--source-port", "9", "--size", "1500"],
             {
@@ -82,7 +93,15 @@ def parse(*words: str) -> argparse.Namespace:
     ],
 )
 def test_the_request(words: list[str], wanted: dict[str, Any]) -> None:
-    assert command.request(Api(), parse(*words)) == wanted
+    assert command.request(Api(), parse(*words))[0] == wanted
+
+
+def test_ports_have_the_names_that_were_given_also_if_the_packet_does_not_reach_them() -> None:
+    asked, names = command.request(Api(), parse("web", "--to", f"{ID}4"))
+    answer = {**asked, "verdict": "dropped", "cause": "port-admin-down", "steps": [], "destination_address": "fd00::4"}
+    assert render(answer, names=names).startswith(f"icmp from web to {ID}4 (fd00::4)\n")
+    asked, names = command.request(Api(), parse("10.0.0.7", "--to", "web"))
+    assert render({**answer, **asked}, names=names).startswith("icmp from db to web (fd00::4)\n")
 
 
 @pytest.mark.parametrize(
@@ -91,6 +110,7 @@ def test_the_request(words: list[str], wanted: dict[str, Any]) -> None:
         (["nobody", "--to", "web"], "SOURCE: there is no port nobody"),
         ([f"{ID}9", "--to", "web"], f"SOURCE: there is no port {ID}9"),
         (["10.0.0.99", "--to", "web"], "there is no port 10.0.0.99"),
+        (["203.0.113.21", "--to", "web"], "there is no port 203.0.113.21"),
         (["web", "--to", "db"], f"--to: 2 ports match db, name one by its id: {ID}2 db (10.0.0.7, network n1); {ID}3"),
         (["10.0.0.5", "--to", "web"], "SOURCE: 2 ports match 10.0.0.5"),
     ],

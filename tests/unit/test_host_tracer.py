@@ -297,3 +297,130 @@ def test_a_standby_router_is_named() -> None:
     at = module.AtDevice("qrouter-1", "qr-1", PACKET)
     walk.run(at, SimpleNamespace(), trail)  # type: ignore[arg-type]
     assert [each.cause for each in trail.exits] == [Cause.ROUTER_NOT_ACTIVE]
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+def _devices(host: Host, *names: str) -> None:
+    """Devices of the kernel that are up; the ports of these names are theirs."""
+    ports = host.inspection.switch_ports
+    host.inspection.switch_ports = tuple(
+        dataclasses.replace(each, kind="system") if each.name in names else each for each in ports
+    )
+    for name in names:
+        host.netlink.apply("", [SetVeth(name, f"{name}-peer"), SetDevice(name, up=True, mtu=1500)])
+        _set_carrier(host, name, up=True)
+
+
+def _set_carrier(host: Host, name: str, *, up: bool) -> None:
+    host.netlink.apply("", [SetDevice(f"{name}-peer", up=up)])
+
+
+@pytest.mark.parametrize(("name", "words"), [("p1", "the instance sends nothing"), ("p2", "the instance gets nothing")])
+def test_an_instance_whose_device_has_no_carrier(host: Host, name: str, words: str) -> None:
+    _devices(host, "p1", "p2")
+    question = Question(point=PORT, packet=PACKET)
+    found = host.ask(question)
+    assert found.exits[0].point == Point(kind=PointKind.PORT, port_id="p2")
+    assert ("device", "p1", "input") in [(each.source, each.where, each.effect) for each in found.observations]
+    _set_carrier(host, name, up=False)
+    (last,) = host.ask(question).exits
+    assert (last.cause, words in last.note) == (Cause.LINK_DOWN, True), last.note
+
+
+def test_an_instance_sends_no_more_than_the_mtu_of_its_device(host: Host) -> None:
+    _devices(host, "p1")
+    big = Question(point=PORT, packet=msgspec.structs.replace(PACKET, size=1501))
+    (last,) = host.ask(big).exits
+    assert (last.cause, last.note) == (Cause.PACKET_TOO_BIG, "1501 bytes; device p1 takes 1500")
+
+
+def _physical(host: Host, *ports: SwitchPort) -> Question:
+    """A physical network on br-ex with these ports besides its own device; a question about a packet from there."""
+    options = dataclasses.replace(host.seen.desired.options, bridge_mappings=(("ext", "br-ex"),))
+    host.seen = dataclasses.replace(host.seen, desired=dataclasses.replace(host.seen.desired, options=options))
+    own = SwitchPort("br-ex", "br-ex", 65534, 20, "internal")
+    host.inspection.switch_ports += (own, SwitchPort("br-ex", "to-int", 1, None, "patch"), *ports)
+    host.inspection.traces["br-ex"] = DELIVERED
+    return Question(point=Point(kind=PointKind.PHYSICAL, physical_network="ext"), packet=PACKET)
+
+
+def test_the_own_device_of_a_bridge_without_another_uplink_is_its_uplink(host: Host) -> None:
+    """As on one machine: the host itself is what is outside."""
+    question = _physical(host)
+    found = host.ask(question)
+    assert found.exits[0].cause is not Cause.NO_PHYSICAL_NETWORK, found.exits[0].note
+    assert host.inspection.asked[0][1].startswith("in_port=65534,")
+    host.inspection.traces["br-int"] = DELIVERED.replace("actions: 3", "actions: 20")
+    (last,) = host.ask(Question(point=PORT, packet=PACKET)).exits
+    assert last.point == Point(kind=PointKind.PHYSICAL, physical_network="ext")
+
+
+def test_a_flooded_copy_for_the_bridges_own_device_is_none_where_there_is_an_uplink(host: Host) -> None:
+    _physical(host, SwitchPort("br-ex", "eth1", 2, 21, "system"))
+    host.inspection.traces["br-int"] = DELIVERED.replace("actions: 3", "actions: 20,21")
+    (last,) = host.ask(Question(point=PORT, packet=PACKET)).exits
+    assert (last.point, last.note) == (Point(kind=PointKind.PHYSICAL, physical_network="ext"), "by eth1")
+
+
+def test_an_uplink_without_carrier(host: Host) -> None:
+    question = _physical(host, SwitchPort("br-ex", "eth1", 2, 21, "system"))
+    _devices(host, "eth1")
+    host.inspection.traces["br-int"] = DELIVERED.replace("actions: 3", "actions: 21")
+    outwards = Question(point=PORT, packet=PACKET)
+    assert host.ask(outwards).exits[0].point is not None
+    _set_carrier(host, "eth1", up=False)
+    for each in (question, outwards):
+        (last,) = host.ask(each).exits
+        assert (last.cause, last.note) == (Cause.LINK_DOWN, "physical network ext: device eth1 has no carrier")
+
+
+@pytest.mark.parametrize("on_bridge", [False, True], ids=["a device", "a bridge of the switch"])
+def test_the_underlay_without_carrier(host: Host, on_bridge: bool) -> None:
+    peer = "192.0.2.9"
+    tunnel = SwitchPort("br-tun", "vxlan-9", 5, 30, "vxlan", {"remote_ip": peer})
+    uplink = SwitchPort("br-underlay", "eth0", 1, 31, "system")
+    host.inspection.switch_ports += (tunnel, uplink)
+    _devices(host, "eth0")
+    host.netlink.add_device("", "br-underlay", "openvswitch")
+    host.netlink.apply("", [SetDevice("br-underlay", up=True)])
+    host.inspection.routes["", peer] = Route(device="br-underlay" if on_bridge else "eth0")
+    host.inspection.traces |= {"br-tun": DELIVERED}
+    actions = f"actions: set(tunnel(tun_id=0x64,dst={peer})),30"
+    host.inspection.traces["br-int"] = DELIVERED.replace("actions: 3", actions)
+    come = Point(kind=PointKind.TUNNEL, peer=peer, network_type="vxlan", segmentation_id=100)
+    for point in (PORT, come):
+        assert host.ask(Question(point=point, packet=PACKET)).exits[0].cause is not Cause.LINK_DOWN
+    _set_carrier(host, "eth0", up=False)
+    for point in (PORT, come):
+        (last,) = host.ask(Question(point=point, packet=PACKET)).exits
+        assert (last.cause, "eth0 has no carrier" in last.note) == (Cause.LINK_DOWN, True), last.note
+
+
+LOCAL_IP = "10.0.0.200"
+
+
+def _translated(host: Host, *, simulated: bool) -> HostAnswer:
+    """A packet to a local IP that conntrack leads to p2; `simulated`: the trace has the new destination already."""
+    target = "10.0.0.2" if simulated else LOCAL_IP
+    nat = TRACKED.replace("zone=NXM_NX_REG6[0..15])", "zone=7,nat(dst=10.0.0.2))").replace("ct_zone=1", "ct_zone=7")
+    host.inspection.traces = {"br-int": nat.replace("tcp,reg5", f"tcp,nw_dst={target},reg5"), "br-int 72": DELIVERED}
+    found = host.tracer()
+    there = asyncio.run(
+        found.answer(Question(point=PORT, packet=msgspec.structs.replace(PACKET, destination=LOCAL_IP)))
+    )
+    assert there.exits[0].packet.destination == "10.0.0.2"
+    host.inspection.traces["br-int"] = TRACKED.replace("zone=NXM_NX_REG6[0..15])", "zone=7,nat)").replace(
+        "ct_zone=1", "ct_zone=7"
+    )
+    reply = msgspec.structs.replace(
+        PACKET, source="10.0.0.2", destination="10.0.0.1", source_port=80, destination_port=40000, reply=True
+    )
+    return asyncio.run(found.answer(Question(point=PORT, packet=reply)))
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_a_reply_from_behind_a_local_ip_has_its_address_again(host: Host, simulated: bool) -> None:
+    """Traces of some releases of Open vSwitch show the translated destination, those of others do not."""
+    assert _translated(host, simulated=simulated).exits[0].packet.source == LOCAL_IP

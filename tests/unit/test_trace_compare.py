@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from neutrino.model.trace import Cause, Exit, HostAnswer, Observation, Packet, Point, PointKind, Question
+from neutrino.model.trace import Cause, Exit, HostAnswer, Observation, Packet, Point, PointKind, Question, Verdict
 from neutrino.server.context import Context
 from neutrino.server.trace import visible
 from neutrino.server.trace.ask import NoAnswer
@@ -44,7 +44,7 @@ class Hosts:
         place = next(n for n, hop in enumerate(hops) if (hop.host, hop.entry) == (host, question.point))
         last = place + 1 == len(hops)
         packet = self.path.packet if last else hops[place + 1].packet
-        if self.path.cause is not Cause.NONE and last:
+        if self.path.verdict is Verdict.DROPPED and last:
             return dropped(packet, self.path.cause)
         point = hops[place].exit
         if last and self.path.end_port_id:

@@ -147,7 +147,7 @@ def test_an_ndp_proxy_hides_all_else_of_its_scope_also_from_replies() -> None:
     assert (hidden.verdict, hidden.returned) == (DELIVERED, ("dropped", "no-ndp-proxy"))
     assert (proxied.verdict, proxied.returned) == (DELIVERED, DELIVERED)
     cloud.change_router("r", enable_ndp_proxy=False)
-    assert cloud.trace("a", "2001:db8:ffff::9").returned == DELIVERED
+    assert cloud.trace("a", "2001:db8:ffff::9").returned == ("unknown", "no-route-back")
 
 
 # --- several gateways -------------------------------------------------------------------------------------------------

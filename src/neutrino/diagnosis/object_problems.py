@@ -68,6 +68,12 @@ PACKET_TOO_BIG = Problem(
     "The packet is larger than the MTU, and may not be fragmented.",
     "Send smaller packets, or raise the MTU of the network.",
 )
+LINK_DOWN = Problem(
+    "link-down",
+    "A device on the way is down or has no carrier: nothing passes it.",
+    "The step names host and device: check its cable or switch port, run ip link set DEVICE up, or, of an instance, "
+    "check that it runs and has its own device up.",
+)
 
 # --- networks ---------------------------------------------------------------------------------------------------------
 
@@ -82,6 +88,11 @@ NO_TUNNEL = Problem(
     "no-tunnel",
     "There is no tunnel from one host to the other.",
     "Check local_ip and tunnel_types of both hosts' agents.",
+)
+NETWORK_LOCAL = Problem(
+    "network-local",
+    "The network is of type local: its packets do not leave the host of the sender.",
+    "Run both instances on one host, or use a network of another type, such as vxlan or vlan.",
 )
 NO_PHYSICAL_NETWORK = Problem(
     "no-physical-network",
@@ -107,7 +118,7 @@ ROUTER_ADMIN_DOWN = Problem(
 ROUTER_NOT_SCHEDULED = Problem(
     "router-not-scheduled",
     "It routes nothing: its networks are not connected.",
-    "Start an agent with the role l3 whose agent_mode fits the router; neutrino db verify gives the reason, "
+    "Start or enable an agent with the role l3 whose agent_mode fits the router; neutrino db verify gives the reason, "
     "openstack network agent list --router ROUTER its agents.",
 )
 ROUTER_NOT_ACTIVE = Problem(
@@ -133,6 +144,23 @@ NO_NDP_PROXY = Problem(
     "no-ndp-proxy",
     "The router has NDP proxies, and none is for the port's address.",
     "Create an NDP proxy for the port's address, or disable enable_ndp_proxy of the router.",
+)
+NOT_REACHED = Problem(
+    "not-reached",
+    "The sender's routes lead elsewhere than to the destination's port.",
+    "Connect both networks by one router or by extra routes, or use a floating IP of the destination.",
+)
+NEXT_HOP = Problem(
+    "next-hop",
+    "A route leads to an instance, and whether that forwards the packet is not known here.",
+    "Look into the instance: its routes, its firewall and net.ipv4.ip_forward; "
+    "its port needs allowed address pairs for what it forwards.",
+)
+NO_ROUTE_BACK = Problem(
+    "no-route-back",
+    "The packet leaves with its own source, and whether the outside has a route back to it is not known here.",
+    "Check that the external network's gateway has a route to the subnet by the router's external address, "
+    "or announce it by BGP; with enable_snat, IPv4 sources are translated.",
 )
 TTL_EXPIRED = Problem("ttl-expired", "The routes form a loop.", "Check extra routes of the routers on the path.")
 

@@ -154,6 +154,11 @@ class Router(Object, frozen=True, kw_only=True, omit_defaults=True):
     direct_prefixes: fields.Prefixes = ()  # subnets that this host routes by that port, in both directions, without NAT
 
     @property
+    def peer_addresses(self) -> frozenset[str]:
+        """The addresses of tunnels' other ends, which may be routers too."""
+        return frozenset(each.peer_address for service in self.vpn_services for each in service.connections)
+
+    @property
     def port_ids(self) -> frozenset[str]:
         """The ids of its ports on this host."""
         several = [*self.interfaces, *self.snat_interfaces, *self.extra_gateways]

@@ -38,10 +38,13 @@ class Cause(StrEnum):
     SECURITY_GROUP_INGRESS = "security-group-ingress"
     FIREWALL_GROUP = "firewall-group"  # of an instance port or a router
     PACKET_TOO_BIG = "packet-too-big"
+    NO_LOCAL_IP = "no-local-ip"  # a local IP, and the sender's host has no port that is associated with it
     # switching
     NO_SUCH_ADDRESS = "no-such-address"  # no port of the network has the address
     NO_TUNNEL = "no-tunnel"  # no tunnel from one host to the other
     NO_PHYSICAL_NETWORK = "no-physical-network"  # the host has no bridge for it
+    NETWORK_LOCAL = "network-local"  # of type local: its packets do not leave their host
+    LINK_DOWN = "link-down"  # a device on the way is down or has no carrier
     # routing
     NO_ROUTER = "no-router"  # no gateway in the source's subnet leads there
     NO_ROUTE = "no-route"
@@ -54,6 +57,10 @@ class Cause(StrEnum):
     NO_NDP_PROXY = "no-ndp-proxy"  # from outside to a router with NDP proxies, and none is for the address
     VPN_DOWN = "vpn-down"  # to a subnet of a VPN connection that has no tunnel: it is not sent in clear
     TTL_EXPIRED = "ttl-expired"  # a routing loop
+    NOT_REACHED = "not-reached"  # it leaves to the outside, or reaches another port that has the same address
+    # what nobody here knows: the verdict is unknown
+    NEXT_HOP = "next-hop"  # an instance has to forward it
+    NO_ROUTE_BACK = "no-route-back"  # the source is not translated, and the outside may have no route to it
     # hosts
     HOST_DOWN = "host-down"  # its agents do not report
     DATAPLANE_DOWN = "dataplane-down"  # its agent reports that Open vSwitch is down

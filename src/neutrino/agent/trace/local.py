@@ -4,12 +4,14 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from neutrino.agent.trace.links import Links
 from neutrino.agent.trace.owners import silent_cause
 from neutrino.agent.trace.switch import Delivery, SwitchState
 from neutrino.agent.trace.trail import AtDevice, AtSwitch, Place, Trail
 from neutrino.dataplane.inspection.api import Inspection, Tuple5
 from neutrino.dataplane.netlink.api import Netlink
 from neutrino.dataplane.netlink.values import HOST
+from neutrino.dataplane.openflow.trace import SwitchPort
 from neutrino.model.state import Port
 from neutrino.model.trace import Cause, Packet, Point, PointKind
 
@@ -38,6 +40,10 @@ class LocalPorts:
     find: FindNamespace
     filter: PortFilter | None = None
 
+    @property
+    def links(self) -> Links:
+        return Links(self.netlink, self.inspection)
+
     def enter(self, port_id: str, packet: Packet, state: SwitchState, trail: Trail) -> Place | None:
         """A packet that the device of a port sends into the switch."""
         desired = state.view.desired
@@ -51,7 +57,22 @@ class LocalPorts:
                 return None
             if not self.filter.passes(port, packet, "egress", state, trail):
                 return None
+        elif not self._sends(device, packet, trail):
+            return None
         return AtSwitch(device.bridge, device.ofport, packet)
+
+    def _sends(self, port: SwitchPort, packet: Packet, trail: Trail) -> bool:
+        """Whether the device of a port sends a packet: an instance has the MTU of its device, and no other."""
+        device = self.netlink.read_device(HOST, port.name) if port.kind in _KERNEL_KINDS else None
+        if fault := self.links.fault(port):
+            trail.drop(packet, Cause.LINK_DOWN, f"{fault}: the instance sends nothing")
+        elif device is not None and device.mtu and packet.size > device.mtu:
+            trail.drop(packet, Cause.PACKET_TOO_BIG, f"{packet.size} bytes; device {port.name} takes {device.mtu}")
+        else:
+            if device is not None and device.mtu:
+                trail.observe("device", port.name, "input", note=f"takes {device.mtu} bytes")
+            return True
+        return False
 
     def deliver(self, delivery: Delivery, state: SwitchState, trail: Trail) -> list[Place]:
         """A copy that the switch outputs to a device of this host."""
@@ -67,18 +88,21 @@ class LocalPorts:
         if port is not None and port.hybrid_plug and self.filter is not None:
             if not self.filter.passes(port, packet, "ingress", state, trail):
                 return []
-        elif delivery.port.kind in _KERNEL_KINDS and not self._receives(name, packet, trail):
+        elif delivery.port.kind in _KERNEL_KINDS and not self._receives(delivery.port, packet, trail):
             return []
         trail.observe("device", name, "output", owner=("port", port_id))
         trail.leave(packet, Point(kind=PointKind.PORT, port_id=port_id))
         return []
 
-    def _receives(self, name: str, packet: Packet, trail: Trail) -> bool:
+    def _receives(self, port: SwitchPort, packet: Packet, trail: Trail) -> bool:
+        name = port.name
         device = self.netlink.read_device(HOST, name)
         if device is None:
             trail.drop(packet, Cause.NO_DEVICE, f"device {name} does not exist, though the switch has its port")
         elif not device.up:
-            trail.drop(packet, Cause.NO_DEVICE, f"device {name} is down")
+            trail.drop(packet, Cause.LINK_DOWN, f"device {name} is down")
+        elif fault := self.links.fault(port):
+            trail.drop(packet, Cause.LINK_DOWN, f"{fault}: the instance gets nothing")
         elif device.mtu and packet.size > device.mtu:
             trail.drop(packet, Cause.PACKET_TOO_BIG, f"{packet.size} bytes; device {name} takes {device.mtu}")
         else:

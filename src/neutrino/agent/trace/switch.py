@@ -16,6 +16,7 @@ from neutrino.agent.l2.pipeline import PLAIN
 from neutrino.agent.l2.reconciler import ReconcilerView
 from neutrino.agent.trace import group_rules
 from neutrino.agent.trace.desired_flows import DesiredFlows, is_ours
+from neutrino.agent.trace.links import Links
 from neutrino.agent.trace.netfilter.connections import TracedConnections
 from neutrino.agent.trace.owners import NOBODY, Owner, cause_of, deciding, parse_owner, silent_cause, table_name
 from neutrino.agent.trace.packets import Tags, after, connection_tuple, flow_text, numbers, resumed, resumed_text
@@ -77,6 +78,11 @@ class SwitchState:
         """Rows of OVSDB by name, each with its bridge."""
         return {name: (bridge, each) for name, (bridge, _, each) in self.view.snapshot.interfaces().items()}
 
+    def uplinks(self, bridge: str) -> list[SwitchPort]:
+        """The ports by which packets come to the bridge of a physical network: its own device, if it has no other."""
+        several = [each for each in self.ports if each.bridge == bridge and each.kind != "patch"]
+        return [each for each in several if not each.is_local] or several
+
     def port_named(self, name: str) -> SwitchPort | None:
         return next((port for port in self.ports if port.name == name), None)
 
@@ -126,8 +132,10 @@ class SwitchWalk:
         trail: Trail,
         tunnel_mtu: TunnelMtu = _ANY,
         connections: TracedConnections | None = None,
+        links: Links | None = None,
     ) -> None:
         self._state = state
+        self._links = links
         self._tunnel_mtu = tunnel_mtu
         self._inspection = inspection
         self._connections = connections if connections is not None else TracedConnections()
@@ -160,7 +168,7 @@ class SwitchWalk:
         unresolved = self._leave_unresolved(found, packet)
         for fork in found.forks if self._traces < MAX_TRACES else ():
             changed, new_tags = resumed(fork, packet)
-            changed = self._translate(fork, changed)
+            changed = self._translate(fork, packet, changed)
             entered = found.bridges[: found.bridges.index(fork.bridge)] if fork.bridge in found.bridges else ()
             number = in_port if fork.bridge == bridge else self._state.patch_into(fork.bridge, (bridge, *entered))
             onward = resumed_text(fork, changed, new_tags, number)
@@ -169,15 +177,18 @@ class SwitchWalk:
         if not left and not unresolved and not found.forks:
             self._drop(found, packet, in_port, drifted)
 
-    def _translate(self, fork: Fork, packet: Packet) -> Packet:
-        """The packet with the addresses that conntrack gives it: a trace of the switch does not translate them."""
+    def _translate(self, fork: Fork, entered: Packet, packet: Packet) -> Packet:
+        """The packet with the addresses that conntrack gives it. Traces of some releases translate the destination, too:
+        the one that the connection was opened to is that of the packet as it entered.
+        """
         if fork.nat is None:
             return packet
         place = f"{fork.bridge} zone {fork.fields.get('ct_zone', '0')}"
         target = fork.nat.removeprefix("dst=")
         if fork.nat.startswith("dst=") and not packet.reply:
             changed = msgspec.structs.replace(packet, destination=target)
-            known = TrackedConnection(connection_tuple(packet), connection_tuple(changed).reversed())
+            opened = msgspec.structs.replace(packet, destination=entered.destination)
+            known = TrackedConnection(connection_tuple(opened), connection_tuple(changed).reversed())
             self._connections.remember(place, known)
             self._observe_nat(fork, f"destination becomes {target}")
             return changed
@@ -258,7 +269,9 @@ class SwitchWalk:
         if port.is_local and any(bridge == port.bridge for bridge, _ in self._state.trunk_ports):
             return True
         learned = any("forwarding to learned port" in note for note in found.notes)
-        return port.is_local and port.bridge in dict(self._options.bridge_mappings).values() and not learned
+        if not port.is_local or port.bridge not in dict(self._options.bridge_mappings).values():
+            return False
+        return not learned and port not in self._state.uplinks(port.bridge)
 
     def _silent_receiver(self, found: SwitchTrace, packet: Packet) -> tuple[Cause, str] | None:
         """Why the receiver gets nothing, where it is a port of this host that must not talk: its MAC counts as unknown."""
@@ -315,6 +328,9 @@ class SwitchWalk:
         for lookup, note in seen:
             peer = note.partition(_NO_NEIGHBOUR)[2].split()[0]
             self._trail.observe("neighbour", lookup.bridge, "resolve", note=f"the MAC of {peer} is resolved first")
+            if self._links is not None and (fault := self._links.underlay_fault(peer, self._state.ports)):
+                self._trail.drop(packet, Cause.LINK_DOWN, f"tunnel to {peer}: {fault}")
+                continue
             self._trail.leave(packet, _tunnel_point(peer, tunnel_id(lookup), self._tunnel_kind(peer)))
         return bool(seen)
 
@@ -327,7 +343,12 @@ class SwitchWalk:
         if copy.tunnel is not None:
             kind, peer = copy.tunnel.kind or (port.kind if port.kind in TUNNEL_TYPES else ""), copy.tunnel.peer
             most = self._tunnel_mtu(peer, kind)
-            if most and packet.size > most:
+            fault = self._links.fault(port) if self._links is not None else ""
+            if self._links is not None and not fault:
+                fault = self._links.underlay_fault(peer, self._state.ports)
+            if fault:
+                self._trail.drop(packet, Cause.LINK_DOWN, f"tunnel to {peer}: {fault}")
+            elif most and packet.size > most:
                 self._trail.drop(
                     packet, Cause.PACKET_TOO_BIG, f"{packet.size} bytes; the tunnel to {peer} takes {most}"
                 )
@@ -337,10 +358,13 @@ class SwitchWalk:
             return
         physical = next((name for name, bridge in self._options.bridge_mappings if bridge == port.bridge), None)
         row = self._state.interfaces.get(port.name)
-        if port.is_local:
+        if port.is_local and physical is None:
             self._trail.consume(packet, f"to the host's own device {port.name}")
             return
         if physical is not None and (row is None or "iface-id" not in row[1].external_ids):
+            if self._links is not None and (fault := self._links.fault(port)):
+                self._trail.drop(packet, Cause.LINK_DOWN, f"physical network {physical}: {fault}")
+                return
             tag = copy.tags[0] if copy.tags else None
             point = Point(kind=PointKind.PHYSICAL, physical_network=physical, segmentation_id=tag)
             self._trail.leave(packet, point, note=f"by {port.name}")

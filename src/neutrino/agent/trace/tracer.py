@@ -111,13 +111,19 @@ class HostTracer:
                         and port.options.get("remote_ip") == point.peer
                     ):
                         tunnel = point.segmentation_id or 0, point.peer, options.local_ip
+                        if fault := self.local.links.underlay_fault(point.peer, state.ports):
+                            trail.drop(packet, Cause.LINK_DOWN, f"tunnel from {point.peer}: {fault}")
+                            return None
                         return AtSwitch(port.bridge, port.ofport, packet, tunnel=tunnel)
                 trail.drop(packet, Cause.NO_TUNNEL, f"this host has no {point.network_type} tunnel to {point.peer}")
             case PointKind.PHYSICAL:
                 bridge = dict(options.bridge_mappings).get(point.physical_network)
-                uplinks = [each for each in state.ports if each.bridge == bridge and not each.is_local]
-                uplinks = [uplink for uplink in uplinks if uplink.kind != "patch"]
+                uplinks = state.uplinks(bridge or "")
                 if uplinks:
+                    if all(faults := [self.local.links.fault(uplink) for uplink in uplinks]):
+                        where = f"physical network {point.physical_network}: {faults[0]}"
+                        trail.drop(packet, Cause.LINK_DOWN, where)
+                        return None
                     tags = (point.segmentation_id,) if point.segmentation_id is not None else ()
                     return AtSwitch(uplinks[0].bridge, uplinks[0].ofport, packet, tags)
                 why = f"bridge {bridge} has no uplink" if bridge else "no bridge is mapped to it"
@@ -127,7 +133,8 @@ class HostTracer:
     def _pass(self, place: Place, state: SwitchState, trail: Trail) -> list[Place]:
         if isinstance(place, AtDevice):
             return self.namespaces.run(place, state, trail)
-        walk = SwitchWalk(state, self.inspection, trail, self.local.tunnel_mtu, self.namespaces.connections)
+        local, connections = self.local, self.namespaces.connections
+        walk = SwitchWalk(state, self.inspection, trail, local.tunnel_mtu, connections, local.links)
         walk.run(place)
         return [onward for delivery in walk.deliveries for onward in self.local.deliver(delivery, state, trail)]
 

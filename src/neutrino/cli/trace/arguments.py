@@ -8,8 +8,8 @@ from neutrino.cli.parser import Parser
 EXTERNAL = "external"
 _DESCRIPTION = """\
 Trace a packet between two ports, to an address, or from outside, and say why it arrives or not.
-Ports are given by id, name or fixed IP. The path follows from the server's data, and each host on it is asked what its
-dataplane would do now; nothing is sent and nothing is changed.
+Ports are given by id, name or fixed IP, a sender also by its floating IP. The path follows from the server's data, and
+each host on it is asked what its dataplane would do now; nothing is sent and nothing is changed.
 """
 _EPILOG = """\
 exit status: 0 the packet and its reply are delivered, 1 one of them is dropped, 2 wrong arguments, 3 it is not known
@@ -24,7 +24,7 @@ examples:
 def add_arguments(parser: Parser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("source", metavar="SOURCE", nargs="?", help="the sending port: id, name or fixed IP")
+    parser.add_argument("source", metavar="SOURCE", nargs="?", help="the sending port: id, name, fixed or floating IP")
     parser.add_argument("--to", dest="destination", metavar="DESTINATION", required=True, help="port or address")
     parser.add_argument("--from", dest="origin", choices=[EXTERNAL], help="from outside, instead of SOURCE")
     parser.add_argument("--protocol", default="icmp", help="tcp, udp, icmp, sctp … or a number (default: %(default)s)")

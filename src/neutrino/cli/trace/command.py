@@ -5,6 +5,7 @@ import ipaddress
 import json
 import sys
 import uuid
+from collections.abc import Mapping
 
 from neutrino.cli import cloud
 from neutrino.cli.cloud import ApiError, Cloud
@@ -22,7 +23,8 @@ def trace(args: argparse.Namespace) -> int:
     _check(args)
     try:
         api = cloud.connect(args)
-        answer = api.post("/v2.0/traces", {"trace": request(api, args)})["trace"]
+        asked, names = request(api, args)
+        answer = api.post("/v2.0/traces", {"trace": asked})["trace"]
     except ApiError as error:
         raise CommandError(str(error), INVALID if error.status < 500 else UNKNOWN) from None
     except CommandError as error:  # 1 would mean that the packet is dropped
@@ -30,7 +32,7 @@ def trace(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(answer, indent=2))
     else:
-        print(render(answer, Style(colours=sys.stdout.isatty()), flows=args.flows))
+        print(render(answer, Style(colours=sys.stdout.isatty()), flows=args.flows, names=names))
     return exit_status(answer)
 
 
@@ -46,9 +48,23 @@ def _check(args: argparse.Namespace) -> None:
         raise CommandError("give either SOURCE or --from external", INVALID)
 
 
-def request(api: Cloud, args: argparse.Namespace) -> Object:
-    """Return the attributes of the trace."""
-    source: Object = {"source": EXTERNAL} if args.origin else {"source_port_id": port_id(api, args.source, "SOURCE")}
+def request(api: Cloud, args: argparse.Namespace) -> tuple[Object, Mapping[str, str]]:
+    """Return the attributes of the trace, and the names of its ports by id: as given, if they have none of their own."""
+    names: dict[str, str] = {}
+
+    def named(text: str, argument: str, *, sends: bool = False) -> str:
+        port = find_port(api, text, argument, sends=sends)
+        names[str(port["id"])] = str(port.get("name") or text)
+        return str(port["id"])
+
+    source: Object = {"source": EXTERNAL}
+    if not args.origin:
+        source = {"source_port_id": named(args.source, "SOURCE", sends=True)}
+    # An address is sent as it is: which port has it depends on where the packet comes from.
+    if is_address(args.destination):
+        destination = {"destination_address": args.destination}
+    else:
+        destination = {"destination_port_id": named(args.destination, "--to")}
     given = {
         "protocol": args.protocol,
         "source_port": args.source_port,
@@ -61,20 +77,16 @@ def request(api: Cloud, args: argparse.Namespace) -> Object:
         "packet_size": args.size,
         "flows": args.flows or None,
     }
-    return source | _destination(api, args.destination) | {k: value for k, value in given.items() if value is not None}
+    return source | destination | {k: value for k, value in given.items() if value is not None}, names
 
 
-def _destination(api: Cloud, text: str) -> Object:
-    """Send an address as it is: which port has it depends on where the packet comes from."""
-    if is_address(text):
-        return {"destination_address": text}
-    return {"destination_port_id": port_id(api, text, "--to")}
-
-
-def port_id(api: Cloud, text: str, argument: str) -> str:
-    """Find the port with this id, name or fixed IP."""
+def find_port(api: Cloud, text: str, argument: str, *, sends: bool = False) -> Object:
+    """Find the port with this id, name or fixed IP; a sender also by its floating IP."""
     if is_address(text):
         ports = list(api.list("ports", fixed_ips=f"ip_address={text}"))
+        if not ports and sends:
+            behind = [fip["port_id"] for fip in api.list("floatingips", floating_ip_address=text) if fip["port_id"]]
+            ports = list(api.list("ports", id=behind[0])) if behind else []
     else:
         ports = list(api.list("ports", id=text)) if _is_id(text) else []
         ports = ports or list(api.list("ports", name=text))
@@ -84,7 +96,7 @@ def port_id(api: Cloud, text: str, argument: str) -> str:
         several = "; ".join(map(_described, ports[:MAX_CANDIDATES]))
         more = f"; and {len(ports) - MAX_CANDIDATES} more" if len(ports) > MAX_CANDIDATES else ""
         raise CommandError(f"{argument}: {len(ports)} ports match {text}, name one by its id: {several}{more}", INVALID)
-    return str(ports[0]["id"])
+    return dict(ports[0])
 
 
 def _described(port: Object) -> str:

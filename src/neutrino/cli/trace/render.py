@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from neutrino.model.objects import Values
 
@@ -19,10 +20,12 @@ class Style:
 
 
 PLAIN = Style()
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
-def render(trace: Values, style: Style = PLAIN, *, flows: bool = False) -> str:
-    lines = [_title(trace), ""]
+def render(trace: Values, style: Style = PLAIN, *, flows: bool = False, names: Mapping[str, str] = _NO_NAMES) -> str:
+    """`names`: of ports that the request names, by id; they may not be on the path."""
+    lines = [_title(trace, names), ""]
     lines += _steps(trace.get("steps") or (), style, flows)
     if trace.get("return_verdict"):
         lines += ["", "reply:", *_steps(trace.get("return_steps") or (), style, flows)]
@@ -39,8 +42,8 @@ def printable(text: object) -> str:
     return "".join(c if c.isprintable() else "?" for c in str(text))
 
 
-def _title(trace: Values) -> str:
-    names = _names(trace)
+def _title(trace: Values, given: Mapping[str, str]) -> str:
+    names = dict(_names(trace)) | dict(given.items())
     source, destination = trace.get("source_port_id") or trace.get("source"), trace.get("destination_port_id")
     source = names.get(source, source) or "?"
     address = f" ({trace['source_address']})" if trace.get("source_address") else ""

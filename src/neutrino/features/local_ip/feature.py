@@ -1,5 +1,6 @@
 """Local IPs: one address of a network that each host translates to a port of its own."""
 
+from neutrino.diagnosis.problems import Problem
 from neutrino.features.local_ip import collection, tables, takeover
 from neutrino.features.local_ip.collection import (
     LocalIPAssociationNotFound,
@@ -88,5 +89,12 @@ FEATURES = (
         ),
         feed=FEED,
         trace=(read_part,),
+        problems=(
+            Problem(
+                "no-local-ip",
+                "The address is a local IP, and no port on the sender's host is associated with it.",
+                "Run openstack local ip association create LOCAL-IP PORT with a port on that host.",
+            ),
+        ),
     ),
 )

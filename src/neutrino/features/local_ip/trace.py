@@ -4,11 +4,12 @@
                             `passthrough` its MAC alone
     a reply to it           after its firewall: the source becomes the local IP again
 
-The associated port itself, and hosts without one, reach the true owner of the address. IPv6 is not translated.
+The associated port itself, and hosts without one, reach the true owner of the address. If that is the port which only
+reserves the address, nobody gets the packet. IPv6 is not translated.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 import sqlalchemy as sa
@@ -16,6 +17,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.features.local_ip.feed import IN_EFFECT
 from neutrino.features.local_ip.tables import associations, local_ips
+from neutrino.model.trace import Cause
 from neutrino.server.db import tables as t
 from neutrino.server.feed.readers.rows import build, read_ids, read_rows
 from neutrino.server.trace.feature_part import Reached, TracePart
@@ -41,6 +43,7 @@ class Association(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True)
 class TracedLocalIps(TracePart):
     associations: tuple[Association, ...] = ()  # that the packet may be for
+    reserved: Mapping[str, Subject] = field(default_factory=dict)  # the port of a local IP's address → the local IP
 
     @property
     def port_ids(self) -> Collection[str]:
@@ -51,6 +54,14 @@ class TracedLocalIps(TracePart):
 
     def sent_by_router(self, walk: Walk, network_id: str) -> None:
         self._lead(walk, network_id)
+
+    def reaches_port(self, walk: Walk, port: TracedPort) -> None:
+        subject = self.reserved.get(port.id)
+        if subject is not None and not port.bound:
+            why = "of the sender is associated with it: nobody there answers for its address"
+            text = f"No port on host {walk.host} {why}." if walk.host else f"No port on the host {why}."
+            public = f"No port on the host {why}."
+            walk.drops("local-ip", subject, Cause.NO_LOCAL_IP, f"{subject.title}: {text}", f"{subject.title}: {public}")
 
     def received_by_router(self, walk: Walk, network_id: str) -> None:
         _translate_back(walk, network_id)
@@ -82,6 +93,11 @@ def read_part(connection: Connection, reached: Reached) -> TracedLocalIps:
     ids = read_ids(connection, local, local_ips.c.local_ip_address, sorted(reached.addresses))
     if not ids:
         return TracedLocalIps()
+    named = sa.select(local_ips.c.id, local_ips.c.name, local_ips.c.project_id, local_ips.c.local_port_id)
+    reserved = {
+        row.local_port_id: Subject("local_ip", row.id, row.name, row.project_id, "local IP")
+        for row in read_rows(connection, named, local_ips.c.id, sorted(ids))
+    }
     statement = (
         sa.select(
             *(local_ips.c.id, local_ips.c.name, local_ips.c.project_id),
@@ -94,7 +110,7 @@ def read_part(connection: Connection, reached: Reached) -> TracedLocalIps:
         .where(local_ips.c.id.in_(sorted(ids)), *IN_EFFECT)
     )
     rows = read_rows(connection, statement, t.ports.c.host, sorted(reached.hosts() - {""}))
-    return TracedLocalIps(tuple(build(Association, row) for row in rows))
+    return TracedLocalIps(tuple(build(Association, row) for row in rows), reserved)
 
 
 def _lead(walk: Walk, association: Association, port: TracedPort) -> None:

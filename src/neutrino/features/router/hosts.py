@@ -119,3 +119,14 @@ def read_placements(connection: Connection, ids: Ids) -> dict[str, dict[str, Pla
     for row in read_rows(connection, statement, router_l3_agents.c.router_id, ids):
         placements[row.router_id][row.host] = row.ha_port_id, row.ha_state
     return dict(placements)
+
+
+def read_disabled_hosts(connection: Connection, ids: Ids) -> dict[str, list[str]]:
+    """Router → the hosts whose agents it is scheduled to, and which do not serve it as their admin_state_up is false."""
+    statement = (
+        sa.select(router_l3_agents.c.router_id, t.agents.c.host)
+        .join(t.agents, t.agents.c.id == router_l3_agents.c.agent_id)
+        .where(t.agents.c.admin_state_up.is_(False))
+        .order_by(t.agents.c.host)
+    )
+    return grouped(connection, statement, router_l3_agents.c.router_id, ids, attrgetter("host"))

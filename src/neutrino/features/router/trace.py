@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.features.router.feed import read_agent_gateways, read_bases
-from neutrino.features.router.hosts import read_agent_modes, read_local_hosts, read_placements
+from neutrino.features.router.hosts import read_agent_modes, read_disabled_hosts, read_local_hosts, read_placements
 from neutrino.features.router.tables import floatingips, port_forwardings, router_ports, routers
 from neutrino.server import features
 from neutrino.server.api.resources.common import protocol_number
@@ -33,6 +33,7 @@ class TracedRouting(Routing):
     def read(self, connection: Connection, router_ids: Collection[str]) -> dict[str, TracedRouter]:
         bases = read_bases(connection, sorted(router_ids), features.sources().additions["router"])
         placements = read_placements(connection, sorted(bases)) if bases else {}
+        disabled = read_disabled_hosts(connection, sorted(bases)) if bases else {}
         local: Mapping[str, frozenset[str]] = {}
         gateways: Mapping[str, Any] = {}
         distributed = sorted(key for key, (base, _) in bases.items() if base.distributed)
@@ -45,6 +46,7 @@ class TracedRouting(Routing):
                 router=base,
                 is_ha=is_ha,
                 placements=tuple(Placement(host, state) for host, (_, state) in placements.get(key, {}).items()),
+                disabled_hosts=tuple(disabled.get(key, ())),
                 local_hosts=local.get(key, frozenset()),
                 agent_gateways=gateways.get(base.gateway.network_id, {}) if base.gateway is not None else {},
             )

@@ -7,6 +7,7 @@ from neutrino.features.trunk.followers import Followers, refuse_unknown
 from neutrino.features.trunk.resources import TRUNK
 from neutrino.features.trunk.status import TrunkStatus
 from neutrino.features.trunk.tables import trunk_subports, trunks
+from neutrino.features.trunk.trace import read_part
 from neutrino.features.trunk.trunks import Trunks, refuse_port_deletion
 from neutrino.server.api.definition import Extension
 from neutrino.server.features import Feature, HostReports
@@ -58,6 +59,7 @@ FEATURES = (
             ),
         ),
         feed=FEED,
+        trace=(read_part,),
         host_reports=lambda services: HostReports(statuses={"trunk": TrunkStatus(services.db).take}),
     ),
 )

@@ -56,6 +56,15 @@ class Collected:
     asked: tuple[Asked, ...] = ()
     ends: tuple[End, ...] = ()
 
+    def then(self, further: "Collected") -> "Collected":
+        """With what hosts answer about the packet when it has come out of a tunnel: that is how it ends."""
+        return Collected((*self.asked, *further.asked), further.ends)
+
+    @property
+    def enters_tunnel(self) -> bool:
+        """Whether the last host takes the packet, or sends it out: by a tunnel that the server knows."""
+        return any(end.kind in ("consumed", "outside") for end in self.ends)
+
 
 @dataclass(frozen=True, slots=True)
 class Directory:

@@ -54,7 +54,7 @@ def resolve(connection: Connection, context: Context, values: Values, routing: R
     receiver = _port(connection, context, values["destination_port_id"]) if values["destination_port_id"] else None
     if values["source"] == EXTERNAL:
         return _from_outside(connection, context, values, receiver, routing)
-    sender = _sender(connection, context, values)
+    sender = _sender(connection, context, values, routing)
     version = _version(values, sender, receiver)
     on_link = frozenset(fixed.subnet_id for fixed in sender.fixed_ips)
     destination = values["destination_address"] or _address(receiver, version, "destination_port_id", on_link)
@@ -63,7 +63,8 @@ def resolve(connection: Connection, context: Context, values: Values, routing: R
     packet = _packet(values, version, source, destination, values["source_mac"] or sender.mac_address)
     ids = frozenset(p.id for p in (sender, receiver) if p is not None)
     seeds = Seeds(port_ids=ids, addresses=frozenset({source, destination}))
-    return Endpoints(Origin(port_id=sender.id), packet, seeds, sender.project_id)
+    towards = receiver.id if receiver is not None else ""
+    return Endpoints(Origin(port_id=sender.id, towards=towards), packet, seeds, sender.project_id)
 
 
 def _invalid(name: str, reason: str) -> errors.HTTPBadRequest:
@@ -157,13 +158,24 @@ def _decoded(row: NamedRow) -> _Port:
     return _Port(row.id, row.project_id, row.network_id, row.mac_address, decode_fixed_ips(row.fixed_ips))
 
 
-def _sender(connection: Connection, context: Context, values: Values) -> _Port:
+def _sender(connection: Connection, context: Context, values: Values, routing: Routing) -> _Port:
     if values["source_port_id"]:
         port = _port(connection, context, values["source_port_id"])
         if not context.is_admin and port.project_id != context.project_id:
             raise errors.PortNotFound(id=port.id)
         return port
-    return _only(_with_address(connection, context, values["source_address"]), "source_address", "source_port_id")
+    found = _with_address(connection, context, values["source_address"])
+    if not found and (port_id := _behind_floating_ip(connection, context, values["source_address"], routing)):
+        text = f"it is a floating IP, which instances do not send from: give source_port_id {port_id}, its port"
+        raise _invalid("source_address", text)
+    return _only(found, "source_address", "source_port_id")
+
+
+def _behind_floating_ip(connection: Connection, context: Context, address: str, routing: Routing) -> str:
+    """The port behind a floating IP that the caller sees."""
+    several = routing.floating_ips(connection, addresses=[address]).values()
+    own = (fip for fip in several if context.is_admin or fip.project_id == (context.project_id or "-"))
+    return next((fip.port_id for fip in own if fip.port_id), "")
 
 
 def _with_address(connection: Connection, context: Context, address: str) -> list[_Port]:

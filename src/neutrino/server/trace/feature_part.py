@@ -13,10 +13,18 @@ from neutrino.model.routing import FloatingIp, PortForwarding, RouterInterface
 if TYPE_CHECKING:
     from neutrino.model.state import Rule
     from neutrino.server.trace.steps.parts import Part
-    from neutrino.server.trace.steps.walk import Walk
+    from neutrino.server.trace.steps.walk import Subject, Walk
     from neutrino.server.trace.values import Snapshot, TracedPort
 
 Translator = FloatingIp | PortForwarding | None  # None: the gateway
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A packet that a router takes instead of routing it, as into a tunnel to a peer."""
+
+    peer: str  # the address of the peer, which may be a router of this cloud
+    subject: Subject  # by what it is taken
 
 
 @dataclass(frozen=True)
@@ -55,9 +63,9 @@ class TracePart:
     def received_by_router(self, walk: Walk, network_id: str) -> None:
         """On the switch, where the packet reaches a router."""
 
-    def taken_by_router(self, walk: Walk, part: Part) -> bool:
-        """In a router, from inside: whether it takes the packet instead of routing it. What follows is not known."""
-        return False
+    def taken_by_router(self, walk: Walk, part: Part) -> Taken | None:
+        """In a router, from inside: to whom it takes the packet instead of routing it; None: it routes it."""
+        return None
 
     def translated_by_router(self, walk: Walk, part: Part, by: Translator, direction: str) -> None:
         """In a router, before it translates the destination of a packet from outside (ingress), or the source of others."""
@@ -72,6 +80,9 @@ class TracePart:
     def is_remote(self, rule: Rule, address: str) -> bool:
         """Whether a rule of a security group that refers to an object of the feature is for traffic with the address."""
         return False
+
+    def reaches_port(self, walk: Walk, port: TracedPort) -> None:
+        """Before the packet is switched to a port's host, which the port may not have."""
 
     def filters_receiver(self, walk: Walk, port: TracedPort) -> None:
         """On the switch, after the security groups of the receiving port: a filter of the feature."""

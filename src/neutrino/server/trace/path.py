@@ -18,10 +18,21 @@ import msgspec
 from neutrino.model.state import Subnet
 from neutrino.model.trace import Cause, Packet, Verdict
 from neutrino.server.trace.steps import ports
+from neutrino.server.trace.steps.filters import ICMP, ICMPV6
 from neutrino.server.trace.steps.nat import answer_to, is_forwarded, scope
 from neutrino.server.trace.steps.parts import Part, central_part, check_router, is_local, local_part
 from neutrino.server.trace.steps.routing import METADATA, Onward, cross, gateways_of, interface_of
-from neutrino.server.trace.steps.switching import arrive, check_mtu, leave, outside_segment, port_with, switch_to
+from neutrino.server.trace.steps.switching import (
+    arrive,
+    check_mtu,
+    holders,
+    is_reserved,
+    leave,
+    may_have,
+    outside_segment,
+    port_with,
+    switch_to,
+)
 from neutrino.server.trace.steps.walk import (
     Dropped,
     Subject,
@@ -47,7 +58,7 @@ class Origin:
 
     port_id: str = ""
     network_id: str = ""
-    towards: str = ""  # from outside: the port that it is for, if known
+    towards: str = ""  # the port that it is for, if known
 
 
 def compute(
@@ -57,15 +68,19 @@ def compute(
     before: Passed = NOTHING,
     project_id: str | None = None,
     chosen: frozenset[str] = frozenset(),
+    oversized: bool = False,
 ) -> Path:
     """The path; with a project, one that ends at external networks where an object of another project follows.
 
     Otherwise a member could tell which addresses outside are floating IPs and routers of other projects. `chosen`: gateways
-    that hosts have chosen of several with equal default routes.
+    that hosts have chosen of several with equal default routes. `oversized`: hosts have answered that the packet is not too
+    big for their devices.
     """
-    walk = Walk(snapshot, packet, before, project_id=project_id, chosen=chosen)
+    walk = Walk(snapshot, packet, before, project_id=project_id, chosen=chosen, oversized=oversized)
+    walk.towards = origin.towards
     try:
-        _follow(walk, _start(walk, origin))
+        if (first := _start(walk, origin)) is not None:
+            _follow(walk, first)
     except Dropped:
         return _path(walk, Verdict.DROPPED, walk.steps[-1].cause)
     if walk.doubts:
@@ -74,14 +89,18 @@ def compute(
 
 
 def compute_return(
-    snapshot: Snapshot, forward: Path, project_id: str | None = None, chosen: frozenset[str] = frozenset()
+    snapshot: Snapshot,
+    forward: Path,
+    project_id: str | None = None,
+    chosen: frozenset[str] = frozenset(),
+    oversized: bool = False,
 ) -> Path | None:
     """The path of the answer to a packet that arrived; None where nothing of ours answers."""
     if not forward.end_port_id and not forward.end_network_id:
-        return None  # a router answers itself, by the way that the packet came
+        return None  # a router answers itself, by the way that the packet came; or the sender
     reply = answer_to(forward.packet)
     start = Origin(port_id=forward.end_port_id, network_id=forward.end_network_id)
-    return compute(snapshot, start, reply, forward.passed, project_id, chosen)
+    return compute(snapshot, start, reply, forward.passed, project_id, chosen, oversized)
 
 
 def _path(walk: Walk, verdict: Verdict, cause: Cause) -> Path:
@@ -89,6 +108,7 @@ def _path(walk: Walk, verdict: Verdict, cause: Cause) -> Path:
         steps=tuple(walk.steps),
         verdict=verdict,
         cause=cause,
+        doubts=tuple(walk.doubts),
         packet=walk.packet,
         hops=tuple(walk.hops),
         end_port_id=walk.end_port_id,
@@ -101,7 +121,8 @@ def _path(walk: Walk, verdict: Verdict, cause: Cause) -> Path:
 # --- the first hop ----------------------------------------------------------------------------------------------------
 
 
-def _start(walk: Walk, origin: Origin) -> Onward:
+def _start(walk: Walk, origin: Origin) -> Onward | None:
+    """The first address that the packet is sent to; None: it does not leave its sender."""
     if not origin.port_id and not origin.network_id:
         port = walk.snapshot.ports[origin.towards]
         text = f"No router with an external gateway is on a subnet of {of_port(port)}: the outside does not reach it."
@@ -110,7 +131,12 @@ def _start(walk: Walk, origin: Origin) -> Onward:
         subject = of_network(walk, origin.network_id)
         walk.informs("external", subject, f"Enters at the outside of {subject}.")
         return Onward(origin.network_id, walk.packet.destination)
-    port = walk.snapshot.ports[origin.port_id]
+    port = _sender(walk, walk.snapshot.ports[origin.port_id])
+    walk.sender_id = port.id
+    if any(same(fixed.ip_address, walk.packet.destination) for fixed in port.port.fixed_ips):
+        text = f"{walk.packet.destination} is an address of {of_port(port)} itself: the packet does not leave its instance."
+        walk.passes("delivered", of_port(port), text)
+        return None
     onward = first_hop(walk, port)
     _address(walk, port, onward)
     ports.check(walk, port, ports.SENDING)
@@ -124,6 +150,18 @@ def _start(walk: Walk, origin: Origin) -> Onward:
         walk.drops("first-hop", subject, Cause.NO_ROUTER, text)
     check_mtu(walk, port.port.network_id)
     return onward
+
+
+def _sender(walk: Walk, port: TracedPort) -> TracedPort:
+    """The port; or, if that is bound to no host, the port whose instance has its address by an allowed address pair."""
+    known = port_with(walk, port.port.network_id, walk.packet.source)
+    if known is None or known.id == port.id or not is_reserved(port, walk.packet.source):
+        return port
+    text = f"{of_port(port).title} is bound to no host: {of_port(known)} sends from {walk.packet.source}, "
+    walk.informs("address-pair", of_port(known), text + "which is in its allowed address pairs.")
+    if walk.packet.eth_src.lower() == port.port.mac_address.lower():
+        walk.packet = msgspec.structs.replace(walk.packet, eth_src=known.port.mac_address)
+    return known
 
 
 def _led(walk: Walk, network_id: str) -> Onward:
@@ -171,7 +209,9 @@ def _isolated_metadata(walk: Walk, port: TracedPort) -> Onward | None:
 def _address(walk: Walk, port: TracedPort, onward: Onward | None) -> None:
     """Set the MAC addresses of the packet as the sender does."""
     target = _receiver(walk, onward) if onward is not None else None
-    mac = target.port.mac_address if target is not None else UNKNOWN_MAC
+    # On an external network, an address that no port has is a machine's outside.
+    nobody = OUTSIDE_MAC if walk.snapshot.networks[port.port.network_id].external else UNKNOWN_MAC
+    mac = target.port.mac_address if target is not None else nobody
     source = walk.packet.eth_src if walk.packet.eth_src not in ("", OUTSIDE_MAC) and not walk.packet.reply else ""
     walk.packet = msgspec.structs.replace(walk.packet, eth_src=source or port.port.mac_address, eth_dst=mac)
 
@@ -237,6 +277,12 @@ def _advance(walk: Walk, onward: Onward) -> Onward | None:
 
 
 def _to_port(walk: Walk, onward: Onward, port: TracedPort) -> None:
+    for part in walk.snapshot.parts:
+        part.reaches_port(walk, port)
+    if is_reserved(port, onward.address) and (may := _instead_of(walk, onward, port)):
+        text = f"{of_port(port).title} is bound to no host: whether {_named(may)} has {onward.address} is not known."
+        return walk.doubts_host("unlisted-address", of_port(port), Cause.NO_SUCH_ADDRESS, text)
+    _check_receiver(walk, onward, port)
     ports.check(walk, port, ports.REACHABLE)
     walk.packet = msgspec.structs.replace(walk.packet, eth_dst=port.port.mac_address)
     _move(walk, onward.network_id, port.port.host, port)
@@ -249,14 +295,46 @@ def _to_port(walk: Walk, onward: Onward, port: TracedPort) -> None:
         walk.passes("metadata", subject, text, public)
     elif not same(onward.address, walk.packet.destination):
         text = f"{subject.title} is the next hop: whether its instance forwards the packet is not known."
-        walk.doubts_host("next-hop", subject, Cause.OTHER, text)
+        walk.doubts_host("next-hop", subject, Cause.NEXT_HOP, text)
     else:
         walk.passes("delivered", subject, f"Delivered to {subject} on host {walk.host}.", f"Delivered to {subject}.")
+
+
+def _instead_of(walk: Walk, onward: Onward, port: TracedPort) -> list[TracedPort]:
+    """The ports that may have the address of one that is bound to no host; none if that is of an instance which is off."""
+    if port.port.device_owner.startswith("compute:") or not walk.host:
+        return []
+    return may_have(walk, onward.network_id, onward.address)
+
+
+def _named(may: list[TracedPort]) -> str:
+    names = " or ".join(str(of_port(each)) for each in may[:3]) + (" …" if len(may) > 3 else "")
+    return f"{names}, which may use other addresses than its own,"
+
+
+def _check_receiver(walk: Walk, onward: Onward, port: TracedPort) -> None:
+    """Whether it is the port that the request names; and which others may have the address by allowed address pairs."""
+    wanted = walk.snapshot.ports.get(walk.towards)
+    here = onward.network_id
+    if wanted is not None and not onward.port_id and wanted.id != port.id and wanted.port.network_id != here:
+        where = f"the packet is for {of_port(port)}, which has {onward.address} on {of_network(walk, here)}"
+        walk.drops("switching", of_port(wanted), Cause.NOT_REACHED, f"{of_port(wanted).title} is not reached: {where}.")
+    if not any(same(fixed.ip_address, onward.address) for fixed in port.port.fixed_ips) and not onward.port_id:
+        others = [each for each in holders(walk, here, onward.address) if each.id != port.id]
+        names = ", ".join(str(of_port(each)) for each in others)
+        more = f" So have {names}: which instance uses it now is not known here." if others else ""
+        text = f"{of_port(port).title} has {onward.address} in its allowed address pairs.{more}"
+        walk.informs("address-pair", of_port(port), text)
 
 
 def _to_nobody(walk: Walk, onward: Onward) -> None:
     network, subject = walk.snapshot.networks[onward.network_id], of_network(walk, onward.network_id)
     if network.external and walk.host:
+        if (wanted := walk.snapshot.ports.get(walk.towards)) is not None and not walk.packet.reply:
+            text = (
+                f"The packet leaves to the outside of {subject}: {of_port(wanted)} is not reached, which is not behind"
+            )
+            walk.drops("external", of_port(wanted), Cause.NOT_REACHED, f"{text} the same router.")
         return _leave(walk, onward)
     if network.external:
         text = f"No floating IP, router or port of {subject} has address {onward.address}."
@@ -264,6 +342,9 @@ def _to_nobody(walk: Walk, onward: Onward) -> None:
     segment = outside_segment(walk, network, walk.host)
     if segment is not None and segment.physical_network and walk.host:
         return _to_machine(walk, onward, segment.physical_network)
+    if may := [] if walk.host == "" else may_have(walk, onward.network_id, onward.address):
+        text = f"No port of {subject} has address {onward.address}: whether {_named(may)} uses it is not known."
+        return walk.doubts_host("unlisted-address", subject, Cause.NO_SUCH_ADDRESS, text)
     if onward.gateway_of:
         gateway = of_subnet(walk, onward.gateway_of)
         text = f"No router has address {onward.address}, by which {gateway} leads to {walk.packet.destination}."
@@ -348,7 +429,18 @@ def _to_fixed_address(walk: Walk, onward: Onward, router: TracedRouter) -> Onwar
     part = dataclasses.replace(central_part(walk, router), came_by=gateway)
     walk.packet = msgspec.structs.replace(walk.packet, eth_dst=gateway.mac_address)
     _move(walk, onward.network_id, part.host, walk.snapshot.ports.get(gateway.id))
+    if walk.packet.reply and not _is_announced(router, onward.address):
+        text = f"{onward.address} was not translated: whether the outside has a route to it by {subject} is not known."
+        walk.doubts_host("route-back", subject, Cause.NO_ROUTE_BACK, text)
     return cross(walk, part, None)
+
+
+def _is_announced(router: TracedRouter, address: str) -> bool:
+    """Whether the router itself gives the outside the way to an address: by prefix delegation, NDP proxy or BGP."""
+    base = router.router
+    delegated = (delegation.prefix for delegation in base.delegations if delegation.prefix)
+    proxied = base.enable_ndp_proxy and any(same(each.ip_address, address) for each in base.ndp_proxies)
+    return proxied or any(contains(prefix, address) for prefix in (*delegated, *base.direct_prefixes))
 
 
 def _floating_ip(walk: Walk, onward: Onward) -> TracedFloatingIp | None:
@@ -377,8 +469,13 @@ def _to_floating_ip(walk: Walk, onward: Onward, fip: TracedFloatingIp) -> Onward
     known = walk.snapshot.ports.get(gateway.id) if gateway is not None else None
     _move(walk, onward.network_id, part.host, known)
     if entry is None and not walk.packet.reply and not _forwarded(walk, part):
-        text = f"Floating IP {fip.floating_ip_address} has no port forwarding for this protocol and port."
-        walk.drops("floating-ip", subject, Cause.NO_FLOATING_IP, text)
+        if walk.packet.protocol in (ICMP, ICMPV6):
+            text = f"Floating IP {fip.floating_ip_address} has port forwardings: {of_router(router)} answers itself."
+            walk.passes("delivered", subject, text)
+            walk.end_router_id = router.id
+            return None
+        text = f"Floating IP {fip.floating_ip_address} has no port forwarding for this protocol and port: "
+        walk.drops("floating-ip", subject, Cause.NO_FLOATING_IP, f"{text}{of_router(router)} rejects it.")
     return cross(walk, part, None)
 
 

@@ -32,6 +32,7 @@ from neutrino.server.trace.values import (
 MAX_ROUNDS: Final = 4  # routers one behind the other
 MAX_ROUTERS: Final = 64
 MAX_PAIRS: Final = 1000  # ports with allowed address pairs on the networks of a trace
+MAX_FREE: Final = 20  # ports without port security there, which may use any address: that there are any is what counts
 _b, _blocks, _psg = t.port_bindings.c, t.provisioning_blocks.c, t.port_security_groups.c
 _pairs = msgspec.json.Decoder(tuple[m.AddressPair, ...])
 _decode = msgspec.json.decode
@@ -76,6 +77,7 @@ def read_snapshot(
     routers = routing.read(connection, found.routers)
     networks = {key: record.network for key, record in l2.read_networks(connection, sorted(found.networks))}
     found.addresses |= {route.nexthop for one in routers.values() for route in one.router.routes}
+    found.addresses |= {peer for one in routers.values() for peer in one.router.peer_addresses}
     subnets = [subnet for network in networks.values() for subnet in network.subnets]
     found.addresses |= {subnet.gateway_ip for subnet in subnets if subnet.gateway_ip}
     found.addresses |= {hop for subnet in subnets for _, hop in subnet.host_routes}
@@ -179,6 +181,10 @@ def _ports(
         sa.select(t.ports.c.id).where(t.ports.c.allowed_address_pairs != "[]").order_by(t.ports.c.id).limit(MAX_PAIRS)
     )
     ids |= read_ids(connection, pairs, t.ports.c.network_id, internal)
+    unfiltered = sa.and_(t.ports.c.port_security_enabled.is_(False), t.ports.c.host != "")
+    unfiltered = sa.and_(unfiltered, t.ports.c.device_owner.not_like("network:%"))
+    free = sa.select(t.ports.c.id).where(unfiltered).order_by(t.ports.c.id).limit(MAX_FREE)
+    ids |= read_ids(connection, free, t.ports.c.network_id, internal)
     ordered = sorted(ids)
     bindings = {
         row.port_id: row
@@ -285,7 +291,8 @@ def _host_names(ports: Iterable[TracedPort], routers: Iterable[TracedRouter]) ->
 
 def _hosts(connection: Connection, registry: Registry, names: Collection[str]) -> dict[str, TracedHost]:
     statement = sa.select(
-        t.agents.c.host, t.agents.c.agent_type, t.agents.c.configurations, t.agents.c.heartbeat_timestamp
+        *(t.agents.c.host, t.agents.c.agent_type, t.agents.c.configurations, t.agents.c.heartbeat_timestamp),
+        t.agents.c.admin_state_up,
     )
     agents: dict[str, dict[str, NamedRow]] = {}
     for row in read_rows(connection, statement, t.agents.c.host, sorted(names)):
@@ -303,6 +310,7 @@ def _host(name: str, registry: Registry, agents: Mapping[str, NamedRow]) -> Trac
         name=name,
         alive=l2_agent is not None and registry.alive(l2_agent._asdict()),
         l3_alive=l3_agent is not None and registry.alive(l3_agent._asdict()),
+        l3_disabled=l3_agent is not None and not l3_agent.admin_state_up,
         last_report=l2_agent.heartbeat_timestamp if l2_agent is not None else "",
         tunneling_ip=str(reported.get(words.TUNNELING_IP) or ""),
         tunnel_types=tuple(map(str, types)) if isinstance(types, list) else (),

@@ -24,7 +24,7 @@ from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_HW, VIF_UNBOUND
 from neutrino.server.trace import visible
 from neutrino.server.trace.ask import Ask, AskOnce
 from neutrino.server.trace.collect import Collected, chosen_gateways, directory, follow
-from neutrino.server.trace.compare import Result, compare
+from neutrino.server.trace.compare import Result, compare, takes_oversized
 from neutrino.server.trace.endpoints import Endpoints, resolve
 from neutrino.server.trace.feature_part import ReadTracePart
 from neutrino.server.trace.path import Origin, compute, compute_return
@@ -97,7 +97,7 @@ class Tracer:
         # One for both directions: the way back does not wait again for a host that has not answered.
         ask = AskOnce(self.ask)
         there, back = self._direction(snapshot, ends.origin, path, ask, deadline, flows), None
-        there, answer = self._as_chosen(context, ends, snapshot, there, answer)
+        there, answer = self._as_answered(context, ends, snapshot, there, answer)
         path = there.path
         if there.result.verdict is not Verdict.DROPPED:
             back = self._back(context, snapshot, path, answer, ask, deadline, flows)
@@ -109,15 +109,18 @@ class Tracer:
             there, back = self._direction(snapshot, ends.origin, path, None, deadline, flows), None
         return _response(context, values, ends, snapshot, there, back, flows)
 
-    def _as_chosen(
+    def _as_answered(
         self, context: Context, ends: Endpoints, snapshot: Snapshot, there: Direction, answer: Path | None
     ) -> tuple[Direction, Path | None]:
-        """The path by the gateways that the hosts have chosen of several: only their kernel knows by which one it goes."""
+        """The path once more, by what hosts alone know: which of several gateways their kernel chooses, and whether their
+        devices take a packet that is larger than the MTU."""
         gateways, project = chosen_gateways(snapshot, there.collected), _project(context, ends)
-        if not gateways:
+        oversized = takes_oversized(there.path, there.collected, snapshot)
+        if not gateways and not oversized:
             return there, answer
-        path = compute(snapshot, ends.origin, ends.packet, project_id=project, chosen=gateways)
-        back = compute_return(snapshot, path, project) if path.verdict is not Verdict.DROPPED else None
+        path = compute(snapshot, ends.origin, ends.packet, project_id=project, chosen=gateways, oversized=oversized)
+        is_dropped = path.verdict is Verdict.DROPPED
+        back = None if is_dropped else compute_return(snapshot, path, project, oversized=oversized)
         if visible.for_caller(path, back, ends.origin.port_id, context, snapshot) is not path:
             return there, answer
         compared = compare(path, there.collected, snapshot, there.newest)
@@ -176,6 +179,10 @@ class Tracer:
             start = _first(snapshot, origin, path)
             places = directory(snapshot, ends_outside=bool(path.end_network_id))
             collected = follow(start, places, ask, self.clock, deadline, flows=flows)
+            for hop in path.hops:
+                if hop.resumes and collected.enters_tunnel:
+                    further = follow(hop, places, ask, self.clock, deadline, flows=flows)
+                    collected = collected.then(further)
         return Direction(path, collected, compare(path, collected, snapshot, newest), newest)
 
 
@@ -188,6 +195,8 @@ def _first(snapshot: Snapshot, origin: Origin, path: Path) -> Hop | None:
     """The host that is asked first. Also that of a port which must not send: its dataplane may let it."""
     if path.hops:
         return path.hops[0]
+    if path.verdict is Verdict.DELIVERED:  # it does not leave its sender
+        return None
     port = snapshot.ports.get(origin.port_id)
     if port is None or not port.port.host or port.port.vif_type in (VIF_UNBOUND, VIF_FAILED, VIF_HW):
         return None

@@ -12,7 +12,7 @@ import msgspec
 from neutrino.model.routing import Router, RouterInterface
 from neutrino.model.state import Member, Network, Port, SecurityGroup
 from neutrino.model.trace import Cause, Packet, Point, Verdict
-from neutrino.server.ml2.driver_api import VIF_HW
+from neutrino.server.ml2.driver_api import VIF_HW, VIF_UNBOUND
 from neutrino.server.trace.feature_part import TracePart
 
 # --- the objects that a trace needs -----------------------------------------------------------------------------------
@@ -50,6 +50,10 @@ class TracedPort(msgspec.Struct, frozen=True, kw_only=True):
         return self.port.vif_type != VIF_HW
 
     @property
+    def bound(self) -> bool:
+        return bool(self.port.host) and self.port.vif_type != VIF_UNBOUND
+
+    @property
     def unfiltered(self) -> str:
         """Why the switch does not filter it; empty if it does."""
         if self.trusted:
@@ -72,6 +76,7 @@ class TracedRouter(msgspec.Struct, frozen=True, kw_only=True):
     router: Router
     is_ha: bool = False
     placements: tuple[Placement, ...] = ()
+    disabled_hosts: tuple[str, ...] = ()  # that it is scheduled to, and whose L3 agents are disabled
     local_hosts: frozenset[str] = frozenset()  # of a distributed router: hosts with ports on its subnets
     agent_gateways: Mapping[str, RouterInterface] = msgspec.field(default_factory=dict)  # by host
 
@@ -104,6 +109,7 @@ class TracedHost(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     alive: bool = True  # its L2 agent reports
     l3_alive: bool = True
+    l3_disabled: bool = False  # admin_state_up of its L3 agent is false
     last_report: str = ""
     tunneling_ip: str = ""
     tunnel_types: tuple[str, ...] = ()
@@ -168,6 +174,7 @@ class Hop(msgspec.Struct, frozen=True, kw_only=True):
     packet: Packet
     entry: Point | None = None
     exit: Point | None = None
+    resumes: bool = False  # it comes out of a tunnel here that hosts do not show: the packet is asked about anew
 
 
 class Translation(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,6 +197,7 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True):
     tracked: frozenset[str] = frozenset()  # ports whose stateful security groups track the connection
     allowed: frozenset[tuple[str, str]] = frozenset()  # filters of features that track it: kind of step, and port
     translations: tuple[Translation, ...] = ()
+    sender_id: str = ""  # the port that has sent it: of several that may have its source, the one that gets the reply
 
 
 NOTHING: Final = Passed()
@@ -201,6 +209,7 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
     verdict: Verdict
     cause: Cause = Cause.NONE
+    doubts: tuple[Cause, ...] = ()  # what leaves the verdict open
     packet: Packet  # as it arrives, or as it was dropped
     hops: tuple[Hop, ...] = ()
     end_port_id: str = ""  # the port that it is delivered to; empty: outside, or a router itself

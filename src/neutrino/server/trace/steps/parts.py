@@ -79,9 +79,10 @@ def local_part(walk: Walk, router: TracedRouter, host: str) -> Part:
     serves = host in router.local_hosts or host in {placement.host for placement in router.placements}
     if not serves:
         mode = known.agent_mode if known is not None and known.agent_mode else "none"
-        text = (
-            f"{subject.title} is distributed, and host {host} does not have it: agent_mode of its L3 agent is {mode}."
-        )
+        why = f"agent_mode of its L3 agent is {mode}"
+        if known is not None and known.l3_disabled:
+            why = "its L3 agent is disabled (admin_state_up is false)"
+        text = f"{subject.title} is distributed, and host {host} does not have it: {why}."
         public = f"{subject.title} does not serve the host of the sender."
         walk.drops("router", subject, Cause.ROUTER_NOT_SCHEDULED, text, public)
     floating = tuple(fip for fip in base.floating_ips if fip.host == host and is_local(walk, router, fip))
@@ -126,8 +127,12 @@ def _central_host(walk: Walk, router: TracedRouter) -> str:
     subject = of_router(router)
     if not router.placements:
         word = f"The SNAT part of {subject}" if router.router.distributed else subject.title
-        text = f"{word} is scheduled to no L3 agent."
-        walk.drops("router", subject, Cause.ROUTER_NOT_SCHEDULED, text)
+        text = public = f"{word} is scheduled to no L3 agent."
+        if router.disabled_hosts:
+            several = ", ".join(router.disabled_hosts)
+            text = f"{word} is scheduled to disabled L3 agents alone (admin_state_up is false): those of {several}."
+            public = f"{word} is scheduled to disabled L3 agents alone."
+        walk.drops("router", subject, Cause.ROUTER_NOT_SCHEDULED, text, public)
     if not router.is_ha:
         return router.placements[0].host
     active = next((placement.host for placement in router.placements if placement.ha_state == ACTIVE), "")

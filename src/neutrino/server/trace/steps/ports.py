@@ -11,7 +11,7 @@ from neutrino.model.addresses import link_local
 from neutrino.model.trace import Cause, Point, PointKind
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.trace.steps.filters import EGRESS, ICMPV6, INGRESS, UDP, security_groups
-from neutrino.server.trace.steps.walk import Subject, Walk, contains, of_network, of_port
+from neutrino.server.trace.steps.walk import Subject, Walk, contains, of_network, of_port, same
 from neutrino.server.trace.values import TracedPort
 
 _ROUTER_ADVERTISEMENT = 134
@@ -96,6 +96,12 @@ def _addresses(walk: Walk, port: TracedPort) -> None:
             word = "an address of the port" if (mac, prefix) in own else "in its allowed address pairs"
             return walk.passes("anti-spoofing", subject, f"{packet.source} with MAC {packet.eth_src} is {word}.")
     text = f"{packet.source} is neither an address of {subject} nor in its allowed address pairs."
+    for fip in walk.snapshot.floating_ips.values():
+        if fip.port_id == port.id and same(fip.floating_ip_address, packet.source):
+            text = (
+                f"{packet.source} is the floating IP of {subject}, whose instance sends from {fip.fixed_ip_address}: "
+            )
+            text += "routers translate the source, and drop nothing else."
     walk.drops("anti-spoofing", subject, Cause.ADDRESS_SPOOFED, text)
 
 

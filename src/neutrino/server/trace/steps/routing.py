@@ -11,14 +11,18 @@ which (`Walk.chosen`).
 from dataclasses import dataclass
 from ipaddress import ip_network
 
+import msgspec
+
 from neutrino.model.agents import EXTERNAL_MODES
 from neutrino.model.routing import Router, RouterInterface
-from neutrino.model.trace import Cause
+from neutrino.model.trace import Cause, Point, PointKind
+from neutrino.server.trace.feature_part import Taken
 from neutrino.server.trace.steps import nat
 from neutrino.server.trace.steps.filters import TCP
 from neutrino.server.trace.steps.parts import SNAT, Part, central_part, check_agent
-from neutrino.server.trace.steps.switching import check_mtu, switch_to
+from neutrino.server.trace.steps.switching import check_mtu, port_with, switch_to
 from neutrino.server.trace.steps.walk import Walk, contains, of_interface, of_router, same
+from neutrino.server.trace.values import TracedRouter
 
 METADATA = ("169.254.169.254", "fe80::a9fe:a9fe")
 
@@ -52,9 +56,10 @@ def cross(walk: Walk, part: Part, entry: RouterInterface | None) -> Onward | Non
         return None
     if entry is not None and not entry.admin_state_up:
         _drop_interface(walk, entry)
-    if entry is not None and not part.local and any(one.taken_by_router(walk, part) for one in walk.snapshot.parts):
-        walk.end_router_id = part.router.id
-        return None
+    if entry is not None and not part.local:
+        taken = next(filter(None, (one.taken_by_router(walk, part) for one in walk.snapshot.parts)), None)
+        if taken is not None:
+            return _beyond(walk, part, taken)
     marked = nat.marked_gateway(walk, part, entry)
     route = find_route(part, walk.packet.destination, marked, walk.chosen)
     if route is None and part.local:
@@ -64,6 +69,41 @@ def cross(walk: Walk, part: Part, entry: RouterInterface | None) -> Onward | Non
         text = f"{subject.title} has no route to {walk.packet.destination}, and {why}."
         walk.drops("route", subject, Cause.NO_ROUTE, text)
     return _forward(walk, part, entry, route, translated)
+
+
+def _beyond(walk: Walk, part: Part, taken: Taken) -> Onward | None:
+    """Go on at the other end of a tunnel, if that is a router here that the caller may know; None: it ends at the peer."""
+    router = _router_with(walk, taken.peer)
+    if router is None or router.id == part.router.id:
+        walk.end_router_id = part.router.id
+        return None
+    subject = of_router(router)
+    if not router.router.admin_state_up:
+        text = f"{subject.title}, the peer, is administratively down: admin_state_up is false."
+        walk.drops("router", subject, Cause.ROUTER_ADMIN_DOWN, text)
+    other = central_part(walk, router)
+    walk.leaves(None)
+    walk.host = other.host
+    text = f"{subject.title} on host {other.host} is the peer: it decrypts the packet."
+    walk.passes("vpn", subject, text, f"{subject.title} is the peer: it decrypts the packet.")
+    onward = cross(walk, other, None)
+    if onward is not None:
+        target = port_with(walk, onward.network_id, onward.address)
+        mac = target.port.mac_address if target is not None else walk.packet.eth_dst
+        walk.packet = msgspec.structs.replace(walk.packet, eth_dst=mac)
+        leaving = next(e for e in (*other.inside, *other.gateways) if e.network_id == onward.network_id)
+        walk.enters(other.host, Point(kind=PointKind.PORT, port_id=leaving.id), resumes=True)
+    return onward
+
+
+def _router_with(walk: Walk, address: str) -> TracedRouter | None:
+    """The router whose gateway has an address; with a project, one of that project."""
+    for router in walk.snapshot.routers.values():
+        addresses = (each.ip_address for gateway in gateways_of(router.router) for each in gateway.addresses)
+        is_known = walk.project_id in (None, router.router.project_id)
+        if is_known and any(same(each, address) for each in addresses):
+            return router
+    return None
 
 
 def find_route(

@@ -6,7 +6,7 @@ VLAN, flat                     both hosts need a bridge of the physical network
 local                          does not leave the host
 """
 
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 from neutrino.model.addresses import link_local
 from neutrino.model.state import Network, Segment
@@ -19,17 +19,51 @@ _PHYSICAL = frozenset({"vlan", "flat"})
 
 
 def port_with(walk: Walk, network_id: str, address: str) -> TracedPort | None:
-    """The port of a network that has an address: as fixed IP, as link-local address, or by an allowed address pair."""
-    candidates = [p for p in walk.snapshot.ports.values() if p.port.network_id == network_id]
-    for port in candidates:
-        if any(same(fixed.ip_address, address) for fixed in port.port.fixed_ips):
-            return port
-    if ip_address(address).is_link_local and ":" in address:
+    """The port of a network that has an address: as fixed IP, as link-local address, or by an allowed address pair.
+
+    A port that is bound to no host may only reserve its address: virtual IPs are made so, as by Octavia and for keepalived.
+    The port whose instance uses it then has it in its allowed address pairs.
+    """
+    candidates = _ports_of(walk, network_id)
+    owner = next((p for p in candidates if any(same(f.ip_address, address) for f in p.port.fixed_ips)), None)
+    if owner is not None and not is_reserved(owner, address):
+        return owner
+    if owner is None and ip_address(address).is_link_local and ":" in address:
         return next((p for p in candidates if link_local(p.port.mac_address) == ip_address(address)), None)
-    for port in candidates:
-        if any(contains(pair.ip_address, address) for pair in port.port.allowed_address_pairs):
-            return port
-    return None
+    sender = walk.snapshot.ports.get(walk.before.sender_id) if walk.packet.reply else None
+    if owner is None and sender in candidates and sender is not None and sender.unfiltered:
+        return sender  # it has sent from this address, which is not its own
+    return next(iter(holders(walk, network_id, address)), owner)
+
+
+def is_reserved(port: TracedPort, address: str) -> bool:
+    """Whether a port may only reserve its address: it is bound to no host, and not a router's or a service's."""
+    return not port.bound and not port.trusted and any(same(f.ip_address, address) for f in port.port.fixed_ips)
+
+
+def holders(walk: Walk, network_id: str, address: str) -> list[TracedPort]:
+    """The ports with just this address in their allowed address pairs: first that which has sent, then those in use."""
+    found = [port for port in _ports_of(walk, network_id) if any(_is_just(p, address) for p in _pairs(port))]
+    return sorted(found, key=lambda p: (p.id != walk.before.sender_id, not p.bound, p.status != "ACTIVE", p.id))
+
+
+def may_have(walk: Walk, network_id: str, address: str) -> list[TracedPort]:
+    """The ports that may use an address which no port has: without port security, or with a pair of a larger prefix."""
+    several = (port for port in _ports_of(walk, network_id) if port.bound and not port.trusted)
+    return [p for p in several if p.unfiltered or any(contains(prefix, address) for prefix in _pairs(p))]
+
+
+def _ports_of(walk: Walk, network_id: str) -> list[TracedPort]:
+    return [port for port in walk.snapshot.ports.values() if port.port.network_id == network_id]
+
+
+def _pairs(port: TracedPort) -> list[str]:
+    return [pair.ip_address for pair in port.port.allowed_address_pairs]
+
+
+def _is_just(prefix: str, address: str) -> bool:
+    network = ip_network(prefix, strict=False)
+    return network.num_addresses == 1 and same(str(network.network_address), address)
 
 
 def segment_of(network: Network, port: TracedPort | None) -> Segment | None:
@@ -46,10 +80,13 @@ def outside_segment(walk: Walk, network: Network, name: str) -> Segment | None:
 
 
 def check_mtu(walk: Walk, network_id: str) -> None:
+    """Devices keep the MTU that they were created with: hosts may answer that they take more (`oversized`)."""
     network = walk.snapshot.networks.get(network_id)
     if network is not None and network.mtu and walk.packet.size > network.mtu:
         subject = of_network(walk, network_id)
         text = f"The packet has {walk.packet.size} bytes, and the MTU of {subject} is {network.mtu}."
+        if walk.oversized:
+            return walk.informs("mtu", subject, f"{text} The devices on its way take more.")
         walk.drops("mtu", subject, Cause.PACKET_TOO_BIG, text)
 
 
@@ -68,7 +105,7 @@ def switch_to(walk: Walk, network_id: str, host: str, port: TracedPort | None = 
     else:
         where = f"packets do not leave host {walk.host}, and the receiver is on host {host}"
         text = f"{subject.title} is of type {kind}: {where}."
-        walk.drops("switching", subject, Cause.NO_TUNNEL, text, _unconnected(subject))
+        walk.drops("switching", subject, Cause.NETWORK_LOCAL, text, _unconnected(subject))
     return None
 
 

@@ -68,6 +68,9 @@ class Walk:
     doubts: list[Cause] = field(default_factory=list)  # why the verdict is not certain
     led_to: str = ""  # the port that the switch forwards the packet to, in place of the owner of its destination
     chosen: frozenset[str] = frozenset()  # of several gateways with equal default routes: those that hosts have chosen
+    oversized: bool = False  # hosts have answered that their devices take it, whatever the MTU of networks is
+    sender_id: str = ""
+    towards: str = ""  # the port that it is for, if the request names one
     end_port_id: str = ""
     end_network_id: str = ""
     end_router_id: str = ""
@@ -120,9 +123,9 @@ class Walk:
 
     # --- hosts ----------------------------------------------------------------------------------------------------
 
-    def enters(self, host: str, point: Point | None) -> None:
+    def enters(self, host: str, point: Point | None, *, resumes: bool = False) -> None:
         self.host = host
-        self.hops.append(Hop(host=host, packet=self.packet, entry=point))
+        self.hops.append(Hop(host=host, packet=self.packet, entry=point, resumes=resumes))
 
     def leaves(self, point: Point | None) -> None:
         if self.hops:
@@ -132,7 +135,10 @@ class Walk:
     @property
     def passed(self) -> Passed:
         return Passed(
-            tracked=frozenset(self.tracked), allowed=frozenset(self.allowed), translations=tuple(self.translations)
+            tracked=frozenset(self.tracked),
+            allowed=frozenset(self.allowed),
+            translations=tuple(self.translations),
+            sender_id=self.sender_id,
         )
 
 

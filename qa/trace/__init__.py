@@ -1,0 +1,1 @@
+"""Traces compared with real packets at random."""
