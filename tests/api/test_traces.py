@@ -193,7 +193,74 @@ def test_a_local_ip_leads_to_the_port_of_the_senders_host(api: Api, server: Serv
         assert made["return_steps"][-1]["packet"]["source"] == local["local_ip_address"]
     elsewhere = instance(api, server, network, "trace-3")
     made = trace(api, source_port_id=elsewhere["id"], destination_address=local["local_ip_address"])
-    assert verdict(made) == ("dropped", "port-unbound")
+    assert verdict(made) == ("dropped", "no-local-ip")
+    assert made["fixes"].keys() == {"no-local-ip"}
+
+
+def test_a_virtual_address_that_another_port_holds(api: Api, server: Server) -> None:
+    network, port, _, external = network_with_router(api, server)
+    vip = api.make("port", network_id=network["id"], device_owner="Octavia")
+    pairs = [{"ip_address": address(vip)}]
+    icmp = {"security_group_id": port["security_groups"][0], "direction": "ingress", "protocol": "icmp"}
+    api.make("security_group_rule", **icmp)
+    before = trace(api, source_port_id=port["id"], destination_port_id=vip["id"])
+    assert verdict(before) == ("dropped", "port-unbound")
+    holder = instance(api, server, network, "trace-2", allowed_address_pairs=pairs)
+    fip = api.make("floatingip", floating_network_id=external["id"], port_id=vip["id"])
+    active(server)
+    for values in (
+        {"source_port_id": port["id"], "destination_port_id": vip["id"]},
+        {"source": "external", "destination_address": fip["floating_ip_address"]},
+        {"source_port_id": vip["id"], "destination_port_id": port["id"]},
+    ):
+        made = trace(api, **values)
+        assert (made["verdict"], made["return_verdict"]) == ("delivered", "delivered"), made
+        assert holder["id"] in {step["resource_id"] for step in made["steps"]}
+    text = api.post(
+        "/traces", {"trace": {"source_address": fip["floating_ip_address"], "destination_address": "10.0.0.1"}}
+    )
+    assert f"give source_port_id {vip['id']}" in text.expect(400).body["NeutronError"]["message"]
+
+
+def test_a_port_without_port_security_may_have_any_address(api: Api, server: Server) -> None:
+    network, _ = inside(api)
+    port = instance(api, server, network)
+    unused = address(port).rpartition(".")[0] + ".222"
+    values = {"source_port_id": port["id"], "destination_address": unused}
+    assert verdict(trace(api, **values)) == ("dropped", "no-such-address")
+    instance(api, server, network, "trace-2", port_security_enabled=False, security_groups=[], name="appliance")
+    made = trace(api, **values)
+    assert verdict(made) == ("unknown", "no-such-address")
+    assert "port appliance, which may use other addresses than its own" in made["summary"]
+
+
+def test_routers_of_disabled_agents_subports_and_other_routers(api: Api, server: Server) -> None:
+    network, port, _, external = network_with_router(api, server)
+    far, subnet = inside(api, f"10.{uuid.uuid4().int % 250}.{uuid.uuid4().int % 250}.0/24")
+    other = api.as_admin().make("router", project_id=api.project, external_gateway_info=gateway(external))
+    attach(api, other, subnet_id=subnet["id"]).expect(200)
+    beyond = instance(api, server, far, "trace-2", name="beyond")
+    to_it = {"source_port_id": port["id"], "destination_port_id": beyond["id"]}
+    made = trace(api, **to_it)
+    assert verdict(made) == ("dropped", "not-reached")
+    assert "port beyond is not reached" in made["summary"]
+
+    parent, sub = api.make("port", network_id=network["id"], name="parent"), api.make("port", network_id=network["id"])
+    subports = [{"port_id": sub["id"], "segmentation_type": "vlan", "segmentation_id": 101}]
+    api.make("trunk", port_id=parent["id"], sub_ports=subports)
+    api.as_admin().change("port", parent["id"], **{"binding:host_id": "trace-1"})
+    active(server)
+    made = trace(api, source_port_id=sub["id"], destination_port_id=port["id"])
+    assert any("parent port parent, with VLAN tag 101" in step["text"] for step in made["steps"]), made
+
+    (agent,) = api.as_admin().all("/agents", {"host": "trace-3", "agent_type": "L3 agent"})
+    api.as_admin().change("agent", agent["id"], admin_state_up=False)
+    try:
+        made = trace(api.as_admin(), source_port_id=port["id"], destination_address="198.51.100.7")
+        assert verdict(made) == ("dropped", "router-not-scheduled")
+        assert "scheduled to disabled L3 agents alone (admin_state_up is false): those of trace-3" in made["summary"]
+    finally:
+        api.as_admin().change("agent", agent["id"], admin_state_up=True)
 
 
 def test_floating_ips_of_a_further_gateways_network(api: Api, server: Server) -> None:

@@ -41,6 +41,12 @@ def test_a_port_behind_another_router_is_not_reached_by_translation() -> None:
     assert "port d is not reached" in traced.texts
     result, _, _ = judge(traced, h3=leaves(traced.there.packet, OUT))
     assert outcome(result) == ("dropped", "not-reached", True)
+    assert cloud.trace("a", "d", towards="d", project=OWN).verdict == ("dropped", "not-reached")
+    cloud.change_router("r2", enable_snat=False)
+    opened = cloud.trace("a", "d", towards="d")
+    assert opened.verdict == ("unknown", "not-reached")
+    result, _, _ = judge(opened)
+    assert outcome(result) == ("unknown", "not-reached", True)
     # The same address without a port leaves to the outside: whose it is there nobody knows.
     assert cloud.trace("a", "10.9.0.10").verdict == DELIVERED
 

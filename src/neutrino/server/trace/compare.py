@@ -62,7 +62,7 @@ _HOSTS_OWN: Final = frozenset(
 _OUTSIDE_OPEN: Final = frozenset({Cause.NO_SUCH_ADDRESS, Cause.NO_ROUTER})
 # No host decides these: what an instance does with a packet that it has to forward, which addresses it uses that are not
 # its port's, and the routes of the outside.
-OPEN: Final = frozenset({Cause.NEXT_HOP, Cause.NO_ROUTE_BACK, Cause.NO_SUCH_ADDRESS})
+OPEN: Final = frozenset({Cause.NEXT_HOP, Cause.NO_ROUTE_BACK, Cause.NOT_REACHED, Cause.NO_SUCH_ADDRESS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,8 @@ def compare(path: Path, collected: Collected, snapshot: Snapshot, newest: int) -
         and any(e.kind == "outside" for e in collected.ends)
     ):
         return Result(Verdict.UNKNOWN, path.cause, True, (), drift, lag)
-    if path.cause is Cause.NOT_REACHED and arrived is None and any(end.kind == "outside" for end in collected.ends):
+    is_missed = path.cause is Cause.NOT_REACHED and path.verdict is Verdict.DROPPED
+    if is_missed and arrived is None and any(end.kind == "outside" for end in collected.ends):
         return Result(Verdict.DROPPED, path.cause, True, (), drift, lag)
     if (doubt := _open(path, arrived, dropped)) is not None:
         return Result(Verdict.UNKNOWN, doubt, True, (), drift, lag)

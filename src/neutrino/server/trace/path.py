@@ -157,6 +157,8 @@ def _sender(walk: Walk, port: TracedPort) -> TracedPort:
     known = port_with(walk, port.port.network_id, walk.packet.source)
     if known is None or known.id == port.id or not is_reserved(port, walk.packet.source):
         return port
+    if known.project_id != port.project_id:
+        return port
     text = f"{of_port(port).title} is bound to no host: {of_port(known)} sends from {walk.packet.source}, "
     walk.informs("address-pair", of_port(known), text + "which is in its allowed address pairs.")
     if walk.packet.eth_src.lower() == port.port.mac_address.lower():
@@ -323,18 +325,13 @@ def _check_receiver(walk: Walk, onward: Onward, port: TracedPort) -> None:
         others = [each for each in holders(walk, here, onward.address) if each.id != port.id]
         names = ", ".join(str(of_port(each)) for each in others)
         more = f" So have {names}: which instance uses it now is not known here." if others else ""
-        text = f"{of_port(port).title} has {onward.address} in its allowed address pairs.{more}"
-        walk.informs("address-pair", of_port(port), text)
+        text = f"{of_port(port).title} has {onward.address} in its allowed address pairs."
+        walk.informs("address-pair", of_port(port), f"{text}{more}", text)
 
 
 def _to_nobody(walk: Walk, onward: Onward) -> None:
     network, subject = walk.snapshot.networks[onward.network_id], of_network(walk, onward.network_id)
     if network.external and walk.host:
-        if (wanted := walk.snapshot.ports.get(walk.towards)) is not None and not walk.packet.reply:
-            text = (
-                f"The packet leaves to the outside of {subject}: {of_port(wanted)} is not reached, which is not behind"
-            )
-            walk.drops("external", of_port(wanted), Cause.NOT_REACHED, f"{text} the same router.")
         return _leave(walk, onward)
     if network.external:
         text = f"No floating IP, router or port of {subject} has address {onward.address}."
@@ -365,9 +362,34 @@ def _to_machine(walk: Walk, onward: Onward, physical_network: str) -> None:
 
 
 def _leave(walk: Walk, onward: Onward) -> None:
+    _check_wanted(walk, onward)
     walk.packet = msgspec.structs.replace(walk.packet, eth_dst=OUTSIDE_MAC)
     leave(walk, onward.network_id)
     walk.end_network_id = onward.network_id
+
+
+def _check_wanted(walk: Walk, onward: Onward) -> None:
+    """Whether the port that the request names may be reached by the outside, where the packet leaves to that."""
+    network, wanted = walk.snapshot.networks[onward.network_id], walk.snapshot.ports.get(walk.towards)
+    if not network.external or wanted is None or walk.packet.reply:
+        return
+    onward = Onward(network.id, walk.packet.destination)  # not the next hop
+    router = _routed_from_outside(walk, onward)
+    text = f"The packet leaves to the outside of {of_network(walk, network.id)}, and {of_port(wanted)} is"
+    if router is None or _hides(walk, router, onward):
+        text = f"{text} not reached by that: it is behind another router, or none."
+        walk.drops("external", of_port(wanted), Cause.NOT_REACHED, text)
+    text = f"{text} behind another router of it: whether the outside routes it there is not known."
+    walk.doubts_host("beyond", of_port(wanted), Cause.NOT_REACHED, text)
+
+
+def _hides(walk: Walk, router: TracedRouter, onward: Onward) -> bool:
+    """Whether a router translates what is behind it, so that nothing of it is reached from outside by its own address."""
+    base = router.router
+    gateway = next(each for each in gateways_of(base) if each.network_id == onward.network_id)
+    inside = next(each for each in base.interfaces if any(contains(a.cidr, onward.address) for a in each.addresses))
+    shares_scope = scope(inside, 4) is not None and scope(inside, 4) == scope(gateway, 4)
+    return walk.version == 4 and base.enable_snat and not shares_scope
 
 
 def _move(walk: Walk, network_id: str, host: str, port: TracedPort | None) -> None:
@@ -418,11 +440,7 @@ def _to_fixed_address(walk: Walk, onward: Onward, router: TracedRouter) -> Onwar
     """From outside to a fixed address: it is routed there if the router does not hide it behind its own."""
     base, subject = router.router, of_router(router)
     gateway = next(each for each in gateways_of(base) if each.network_id == onward.network_id)
-    inside = next(
-        interface for interface in base.interfaces if any(contains(a.cidr, onward.address) for a in interface.addresses)
-    )
-    shared_scope = scope(inside, 4) is not None and scope(inside, 4) == scope(gateway, 4)
-    if walk.version == 4 and base.enable_snat and not shared_scope:
+    if _hides(walk, router, onward):
         text = f"{onward.address} is behind {subject}, and no floating IP or port forwarding leads to it from outside."
         walk.drops("floating-ip", subject, Cause.NO_FLOATING_IP, text)
     check_router(walk, router)

@@ -21,7 +21,7 @@ from neutrino.server.trace.values import DROP, INFO, PASS, Path, Snapshot, Step,
 
 OTHERS = "other-project"
 # Kinds of steps that leave the verdict open.
-_OPEN = ("host", "next-hop", "physical-network", "unlisted-address", "route-back", OTHERS)
+_OPEN = ("host", "next-hop", "physical-network", "unlisted-address", "route-back", "beyond", OTHERS)
 OUTSIDE = "The packet leaves to the outside, by an external network."
 NOT_DELIVERED = "It is not delivered, for a reason that lies with another project."
 FORGED = "What other projects' objects do with a source that is not the sender's is not shown."
