@@ -78,6 +78,8 @@ def judge_all(site: Site, made: list[S], change: str, counted: Counter[str]) -> 
     for situation in made:
         word, found = judge(site, situation)
         counted[word] += 1
+        causes = {found["cause"], found["return_cause"]} if word == "unknown" else set()
+        counted.update(f"unknown {cause}" for cause in causes if cause)
         if word == "wrong":
             print(f"WRONG: {situation.source} to {situation.to}, {situation.packet.words}; {change}")
             print(render(found, flows=True), flush=True)

@@ -83,6 +83,34 @@ def test_networks_are_wired_removed_at_the_end_and_restored(tmp_path: Path, here
         assert (here.devices(), here.named_namespaces()) == (NOTHING, NOTHING)
 
 
+def test_a_trace_from_outside_where_this_machine_is_the_outside(tmp_path: Path, here: Machine) -> None:
+    """br-ex has no uplink but its own device, which has the gateway's address."""
+    with up(tmp_path, on=here) as running:
+        url = f"{running.url}/v2.0"
+        _, _, gateway = make_router(here, running.url)
+        group = here.ask(f"{url}/security-groups", "POST", {"security_group": {"name": "open"}})["security_group"]
+        rule = {"security_group_id": group["id"], "direction": "ingress"}
+        here.ask(f"{url}/security-group-rules", "POST", {"security_group_rule": rule})
+        vm = f"neutrino vm --state {tmp_path}/state"
+        typed(here, tmp_path, [f"{vm} create far --network green --security-group open"])
+        (port,) = here.ask(f"{url}/ports?name=far")["ports"]
+        (public,) = here.ask(f"{url}/networks?router:external=true")["networks"]
+        floating = {"floating_network_id": public["id"], "port_id": port["id"]}
+        address = here.ask(f"{url}/floatingips", "POST", {"floatingip": floating})["floatingip"]["floating_ip_address"]
+        wait_for_reply(here, address)
+        for target in (address, gateway):
+            asked = {"source": "external", "destination_address": target, "protocol": "icmp"}
+            made = here.ask(f"{url}/traces", "POST", {"trace": asked})["trace"]
+            assert (made["verdict"], made["agreement"], made["drift"]) == ("delivered", True, []), made
+        (subnet,) = here.ask(f"{url}/subnets?network_id={public['id']}&ip_version=4")["subnets"]
+        assert ", 0% packet loss" in typed(here, tmp_path, [f"{vm} exec far ping -c 1 -W 2 {subnet['gateway_ip']}"])
+        asked = {"source_port_id": port["id"], "destination_address": subnet["gateway_ip"], "protocol": "icmp"}
+        made = here.ask(f"{url}/traces", "POST", {"trace": asked})["trace"]
+        found = made["verdict"], made["return_verdict"], made["agreement"]
+        assert found == ("delivered", "delivered", True), made
+        assert running.ctrl_c() == 0
+
+
 def test_after_a_reboot_everything_is_wired_again(tmp_path: Path) -> None:
     """The state directory stays; devices, namespaces and processes are gone, as in a new network namespace."""
     with Machine() as before, up(tmp_path, on=before) as running:

@@ -3,6 +3,8 @@ what is not known. By the server's data alone, and with answers of hosts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
@@ -243,6 +245,23 @@ def test_from_an_external_network_by_its_gateway() -> None:
     assert traced.verdict == DELIVERED
     first = traced.there.hops[0].packet
     result, _, _ = judge(traced, h1=leaves(first, OUT))  # as the instance has sent it
+    assert outcome(result) == ("delivered", "", True)
+
+
+@pytest.mark.parametrize("kind", [routed, distributed], ids=["centralized", "distributed"])
+def test_from_an_external_network_to_a_floating_ip_on_it(kind: Callable[[], Cloud]) -> None:
+    """The packet has the MAC address of what answers for the floating IP: hosts find it by that."""
+    cloud = kind()
+    cloud.port("direct", "ext", "172.24.0.40", host="h1")
+    cloud.agent_gateway("r", "ext", "h2")
+    cloud.fip("172.24.0.100", "ext", "r", "c")
+    traced = cloud.trace("direct", "172.24.0.100")
+    assert (traced.verdict, traced.returned) == (DELIVERED, DELIVERED)
+    router = cloud.routers["r"]
+    entrance = router.router.gateway if kind is routed else router.agent_gateways["h2"]
+    assert entrance is not None
+    assert traced.there.hops[0].packet.eth_dst == entrance.mac_address
+    result, _, _ = judge(traced)
     assert outcome(result) == ("delivered", "", True)
 
 

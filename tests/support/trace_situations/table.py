@@ -246,6 +246,8 @@ ROUTERS = [
         S(f"{kind}: SNAT", f"{kind}-left", MACHINE),
         S(f"{kind}: a floating IP out", f"{kind}-right", MACHINE),
         S(f"{kind}: a floating IP in", OUTSIDE, f"floating IP of {kind}-right"),
+        S(f"{kind}: to a floating IP from the external network", "direct", f"floating IP of {kind}-right"),
+        S(f"{kind}: a floating IP to the external network", f"{kind}-right", "direct"),
         S(f"{kind}: to a floating IP from inside", f"{kind}-left", f"floating IP of {kind}-right"),
         S(f"{kind}: a router that is disabled", f"{kind}-left", f"{kind}-right", PING, **_disabled(kind)),
         S(f"{kind}: IPv6", f"{kind}-left", f"{kind}-right", PING6),

@@ -213,9 +213,22 @@ def _address(walk: Walk, port: TracedPort, onward: Onward | None) -> None:
     target = _receiver(walk, onward) if onward is not None else None
     # On an external network, an address that no port has is a machine's outside.
     nobody = OUTSIDE_MAC if walk.snapshot.networks[port.port.network_id].external else UNKNOWN_MAC
-    mac = target.port.mac_address if target is not None else nobody
+    mac = target.port.mac_address if target is not None else _answering(walk, onward) or nobody
     source = walk.packet.eth_src if walk.packet.eth_src not in ("", OUTSIDE_MAC) and not walk.packet.reply else ""
     walk.packet = msgspec.structs.replace(walk.packet, eth_src=source or port.port.mac_address, eth_dst=mac)
+
+
+def _answering(walk: Walk, onward: Onward | None) -> str:
+    """The MAC address that answers for a floating IP: of the router's gateway, or of the host that translates it."""
+    fip = _floating_ip(walk, onward) if onward is not None else None
+    router = walk.snapshot.routers.get(fip.router_id) if fip is not None else None
+    if fip is None or router is None:
+        return ""
+    entry = next((floating_ip for floating_ip in router.router.floating_ips if floating_ip.id == fip.id), None)
+    if entry is not None and is_local(walk, router, entry):
+        return router.agent_gateways[entry.host].mac_address
+    gateways = gateways_of(router.router)
+    return next((each.mac_address for each in gateways if each.network_id == fip.floating_network_id), "")
 
 
 def _receiver(walk: Walk, onward: Onward) -> TracedPort | None:
