@@ -85,6 +85,19 @@ def test_a_source_that_is_not_translated_may_have_no_way_back(to: str) -> None:
     assert outcome(compare(back, collected, traced.snapshot, 5)) == ("unknown", "no-route-back", True)
 
 
+def test_a_reply_that_leaves_to_the_outside_may_not_return() -> None:
+    """From behind a router that does not translate to a floating IP of another: that one has no route back."""
+    cloud = routed(enable_snat=False)
+    cloud.network("far", "10.9.0.0/24")
+    cloud.port("d", "far", "10.9.0.10", host="h2")
+    cloud.router("r2", "far", outside="ext", hosts=("h2",))
+    cloud.fip("172.24.0.100", "ext", "r2", "d")
+    traced = cloud.trace("a", "172.24.0.100")
+    assert (traced.verdict, traced.there.end_port_id, traced.returned) == (DELIVERED, "d", UNKNOWN_BACK)
+    cloud.change_router("r", enable_snat=True)
+    assert cloud.trace("a", "172.24.0.100").returned == DELIVERED
+
+
 def test_a_vpn_connection_to_a_router_of_the_same_cloud_goes_on_at_its_other_end() -> None:
     cloud, _ = two_sites()
     traced = cloud.trace("a", "d")

@@ -277,6 +277,13 @@ OUTSIDES = [
         arrives=True,
         change=c.route_outside,
     ),
+    S(
+        "without translation, to a floating IP of another router",
+        *("plain", "floating IP of legacy-right"),
+        reply=UNKNOWN,
+        reply_cause="no-route-back",
+        arrives=False,
+    ),
     S("no floating IP", OUTSIDE, "legacy-left", PING, "no-floating-ip"),
     S("a floating IP of no port", OUTSIDE, "idle", PING, "no-floating-ip", change=c.idle_floating_ip),
     S(
@@ -389,6 +396,7 @@ FIREWALLS = [
 ]
 VPN = [
     S("a VPN connection to a router of the same cloud", "vpn1", "vpn2"),
+    S("a VPN connection, to an address", "vpn1", "vpn2", target="vpn2"),
     S(
         "its peer's security group",
         "vpn1",

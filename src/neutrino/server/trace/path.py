@@ -15,7 +15,7 @@ from ipaddress import ip_address, ip_network
 
 import msgspec
 
-from neutrino.model.state import Subnet
+from neutrino.model.state import Network, Subnet
 from neutrino.model.trace import Cause, Packet, Verdict
 from neutrino.server.trace.steps import ports
 from neutrino.server.trace.steps.filters import ICMP, ICMPV6
@@ -384,7 +384,11 @@ def _leave(walk: Walk, onward: Onward) -> None:
 def _check_wanted(walk: Walk, onward: Onward) -> None:
     """Whether the port that the request names may be reached by the outside, where the packet leaves to that."""
     network, wanted = walk.snapshot.networks[onward.network_id], walk.snapshot.ports.get(walk.towards)
-    if not network.external or wanted is None or walk.packet.reply:
+    if not network.external:
+        return
+    if walk.packet.reply:
+        _check_way_back(walk, network)
+    if wanted is None or walk.packet.reply:
         return
     onward = Onward(network.id, walk.packet.destination)  # not the next hop
     router = _routed_from_outside(walk, onward)
@@ -394,6 +398,15 @@ def _check_wanted(walk: Walk, onward: Onward) -> None:
         walk.drops("external", of_port(wanted), Cause.NOT_REACHED, text)
     text = f"{text} behind another router of it: whether the outside routes it there is not known."
     walk.doubts_host("beyond", of_port(wanted), Cause.NOT_REACHED, text)
+
+
+def _check_way_back(walk: Walk, network: Network) -> None:
+    """A reply for a port here that leaves to the outside: it returns if the outside routes it to the router of the port."""
+    destination, is_ours = walk.packet.destination, bool(walk.before.sender_id)
+    if is_ours and not any(contains(subnet.cidr, destination) for subnet in network.subnets):
+        subject = of_network(walk, network.id)
+        text = f"{destination} was not translated: whether the outside of {subject} routes it back is not known."
+        walk.doubts_host("route-back", subject, Cause.NO_ROUTE_BACK, text)
 
 
 def _hides(walk: Walk, router: TracedRouter, onward: Onward) -> bool:

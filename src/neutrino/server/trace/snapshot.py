@@ -86,11 +86,12 @@ def read_snapshot(
     found.addresses |= {one.internal_ip_address for one in forwardings.values()}
     by_address = _ports_with(connection, found)
     new = set(routing.routers_of(connection, by_address).values()) - found.routers
-    if new:  # the gateway of another router on an external network
+    if new:  # the gateway of another router on an external network: the next hop of a route, or the peer of a tunnel
         found.routers |= new
         _follow(connection, routing, found)
         routers = routing.read(connection, found.routers)
         networks = {key: record.network for key, record in l2.read_networks(connection, sorted(found.networks))}
+        by_address = _ports_with(connection, found)  # on the networks behind it, too
     floating |= routing.floating_ips(connection, router_ids=found.routers)
     reached = Reached(found.networks - found.external, found.addresses, lambda: _senders(connection, found, routers))
     of_features = tuple(read(connection, reached) for read in parts)
