@@ -268,6 +268,7 @@ def test_from_an_external_network_to_a_floating_ip_on_it(kind: Callable[[], Clou
     cloud.port("direct", "ext", "172.24.0.40", host="h1")
     cloud.agent_gateway("r", "ext", "h2")
     cloud.fip("172.24.0.100", "ext", "r", "c")
+    cloud.port("of-fip", "ext", "172.24.0.100", host="", device_owner="network:floatingip")
     traced = cloud.trace("direct", "172.24.0.100")
     assert (traced.verdict, traced.returned) == (DELIVERED, DELIVERED)
     router = cloud.routers["r"]

@@ -213,7 +213,8 @@ def _address(walk: Walk, port: TracedPort, onward: Onward | None) -> None:
     target = _receiver(walk, onward) if onward is not None else None
     # On an external network, an address that no port has is a machine's outside.
     nobody = OUTSIDE_MAC if walk.snapshot.networks[port.port.network_id].external else UNKNOWN_MAC
-    mac = target.port.mac_address if target is not None else _answering(walk, onward) or nobody
+    owner = target.port.mac_address if target is not None else nobody
+    mac = _answering(walk, onward) or owner  # first: the port of a floating IP has an address, and is nowhere
     source = walk.packet.eth_src if walk.packet.eth_src not in ("", OUTSIDE_MAC) and not walk.packet.reply else ""
     walk.packet = msgspec.structs.replace(walk.packet, eth_src=source or port.port.mac_address, eth_dst=mac)
 
