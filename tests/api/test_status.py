@@ -277,6 +277,9 @@ def test_routers_and_floating_ips(fresh: tuple[Server, Api]) -> None:
     status = shown(admin)
     assert texts(status) == []
     assert status["routers"]["ha_states"]["one_active"] == 1
+    with server.db.transaction() as tx:
+        tx.execute(sa.update(t.agents).values(admin_state_up=False))
+    assert texts(shown(admin)) == [f"router edge ({router['id']}): all of its L3 agents are disabled"]
 
 
 @pytest.mark.parametrize(
@@ -340,3 +343,28 @@ def test_respawned_daemons_are_warnings(server: Server, admin: Api) -> None:
     assert [(problem["severity"], problem["what"]) for problem in found] == [
         ("warning", f"Open vSwitch agent on r1: dnsmasq n1: {text}")
     ]
+
+
+@pytest.mark.every_database
+def test_objects_that_only_disabled_agents_serve(server: Server, admin: Api) -> None:
+    """An agent that is disabled keeps its networks and routers, and serves none of them."""
+    network = admin.network()
+    admin.subnet(network)
+    dark, lit = admin.network(), admin.network()
+    with server.db.transaction() as tx:
+        for number, up in ((1, False), (2, True)):
+            row = {"id": f"d{number}", "agent_type": DHCP, "binary": "b", "topic": "t", "host": f"d{number}"}
+            row |= {"created_at": "", "started_at": "", "heartbeat_timestamp": "2020-01-01T00:00:00Z"}
+            tx.execute(sa.insert(t.agents).values({**row, "admin_state_up": up}))
+    for each in (dark, lit):
+        admin.subnet(each)
+    with server.db.transaction() as tx:
+        tx.execute(sa.delete(t.network_dhcp_agents))
+        for each, agent in ((dark, "d1"), (lit, "d1"), (lit, "d2")):
+            tx.execute(sa.insert(t.network_dhcp_agents).values(network_id=each["id"], agent_id=agent, requested=False))
+    found = {
+        problem["kind"]: problem["resource_id"]
+        for problem in shown(admin)["problems"]
+        if problem["resource_id"] in (network["id"], dark["id"], lit["id"])
+    }
+    assert found == {"network-without-dhcp": network["id"], "network-agents-disabled": dark["id"]}

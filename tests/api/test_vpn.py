@@ -197,6 +197,29 @@ def test_a_connection_has_neutrons_attributes_and_defaults(here: Site) -> None:
     here.api.delete(f"{IKE}/{made['ikepolicy_id']}").expect(204)
 
 
+def test_the_status_of_the_service_names_connections_that_are_down(here: Site, server: Server, admin: Api) -> None:
+    made = here.api.make("ipsec_site_connection", **here.connection(here.service(), name="berlin"))
+
+    def warnings() -> list[tuple[str, str]]:
+        problems = admin.get("/status").expect(200).body["status"]["problems"]
+        return [(each["kind"], each["severity"]) for each in problems if each["resource_id"] == made["id"]]
+
+    def set_status(status: str) -> None:
+        with server.db.transaction() as tx:
+            tx.execute(sa.update(ipsec_site_connections).values(status=status))
+
+    assert warnings() == [], "a host has yet to report on it"
+    set_status("DOWN")
+    assert warnings() == [("vpn-down", "warning")], "the other site is a tenant's: the service is not degraded by it"
+    set_status("ACTIVE")
+    assert warnings() == []
+    set_status("ERROR")
+    assert warnings() == [("vpn-down", "warning")]
+    here.api.change("ipsec_site_connection", made["id"], admin_state_up=False)
+    set_status("DOWN")
+    assert warnings() == [], "it is meant to be down"
+
+
 def test_connections_that_are_refused(here: Site) -> None:
     body = here.connection(here.service())
     for bad, status, error in (

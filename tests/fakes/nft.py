@@ -31,6 +31,7 @@ class FakeNft:
         self._tables: weakref.WeakKeyDictionary[FakeStack, dict[str, Table]] = weakref.WeakKeyDictionary()
         self.replaced: list[tuple[str, Table]] = []
         self._counts: weakref.WeakKeyDictionary[FakeStack, dict[tuple[str, str], Count]] = weakref.WeakKeyDictionary()
+        self.foreign: dict[str, tuple[str, ...]] = {}  # tables of others that drop packets, by namespace
         self.refuses = ""
         """A word that no rule may hold, for tests of what is refused."""
 
@@ -42,6 +43,9 @@ class FakeNft:
             )
             for path, table in self._of(namespace).items()
         }
+
+    def foreign_drops(self, namespace: str) -> tuple[str, ...]:
+        return self.foreign.get(namespace, ())
 
     def count(self, namespace: str, path: str, name: str, packets: int, size: int) -> None:
         """Packets of this size pass a rule with the counter."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.diagnosis.facts import FEED_PROCESS
+from neutrino.diagnosis.facts import FEED_PROCESS, REFUSED, UNKNOWN_LOGIN, WRONG_CREDENTIAL
 from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.credential_file import CredentialFile
@@ -162,22 +162,25 @@ def test_status_names_hosts_that_are_refused(server: Server, address: Address, f
             assert await Raw(address, "h1", "wrong").refused() == 401
             assert await Raw(address, "unknown", "wrong").refused() == 401
             await asyncio.to_thread(process.write)
-            (problem,) = await asyncio.to_thread(problems, server)
-            assert problem["severity"] == "warning", "its agents are alive"
+            problem, stranger = await asyncio.to_thread(problems, server)
+            assert problem["severity"] == "error", "its agents are alive, and nothing reaches them"
             assert problem["host"] == "h1"
+            assert stranger["kind"] == "host-unknown"
+            assert stranger["what"].startswith("a login as 'unknown' from a local socket was refused")
             assert problem["what"].startswith("host h1: a login from a local socket was refused")
             assert "[feed] credential_file" in problem["fix"]
 
             set_clock(server, 200.0)  # its agents are dead by now, and the feed process is not
             process.clock = lambda: time.time() + 200.0
             await asyncio.to_thread(process.write)
-            (problem,) = await asyncio.to_thread(problems, server)
+            problem, _ = await asyncio.to_thread(problems, server)
             assert problem["severity"] == "error"
 
             async with HostEnd(address, "h1", file.read_text().strip()) as h1:
                 await h1.client.wait_synced()
-            await asyncio.to_thread(process.write)
-            assert await asyncio.to_thread(problems, server) == []
+                await asyncio.to_thread(process.write)
+                (stranger,) = await asyncio.to_thread(problems, server)
+                assert stranger["kind"] == "host-unknown"
 
     run(test())
 
@@ -187,10 +190,16 @@ def test_refusals_are_bounded_and_expire() -> None:
     refusals = admission.Refusals(lambda: now)
     for number in range(admission.MAX_REFUSED_HOSTS + 5):
         refusals.add(f"h{number}", "192.0.2.1")
-    assert len(refusals.recent()) == admission.MAX_REFUSED_HOSTS
-    assert "h0" not in refusals.recent()
-    assert refusals.recent()["h9"] == {"address": "192.0.2.1", "at": 1000}
+    for number in range(1000):  # names that a stranger chose
+        refusals.add_unknown(f"{number}\x1b[2J" + "x" * 1000, "192.0.2.9")
+    shown = refusals.recent()
+    hosts = shown[REFUSED]
+    assert len(hosts) == admission.MAX_REFUSED_HOSTS
+    assert "h0" not in hosts
+    assert hosts["h9"] == {"address": "192.0.2.1", "at": 1000, "reason": WRONG_CREDENTIAL}
+    assert shown[UNKNOWN_LOGIN]["name"].startswith("999[2Jx"), "without control characters"
+    assert len(shown[UNKNOWN_LOGIN]["name"]) == admission.MAX_SHOWN_NAME
     refusals.forget("h9")
-    assert "h9" not in refusals.recent()
+    assert "h9" not in refusals.recent()[REFUSED]
     now += admission.REFUSED_SECONDS + 1
-    assert refusals.recent() == {}
+    assert refusals.recent() == {REFUSED: {}}

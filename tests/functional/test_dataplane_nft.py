@@ -353,6 +353,26 @@ def test_no_program(real, monkeypatch):
         RealNft().apply(real.name, TablePlan(TABLE.path, TABLE))
 
 
+def test_tables_of_others_that_drop(real):
+    """Also by a chain's policy or a refusal; one that only counts or accepts cuts nothing off, and ours are no others."""
+    real.settle(TABLE)
+    assert real.nft.foreign_drops(real.name) == ()
+    real.run("add table inet counts")
+    real.run("add chain inet counts forward { type filter hook forward priority 0; policy accept; }")
+    real.run("add rule inet counts forward counter accept")
+    assert real.nft.foreign_drops(real.name) == ()
+    real.run("add table ip cuts")
+    real.run("add chain ip cuts forward { type filter hook forward priority 0; policy accept; }")
+    real.run("add rule ip cuts forward tcp dport 80 counter drop")
+    real.run("add table ip6 refuses")
+    real.run("add chain ip6 refuses any")
+    real.run("add rule ip6 refuses any reject")
+    real.run("add table inet strict")
+    real.run("add chain inet strict input { type filter hook input priority 0; policy drop; }")
+    assert real.nft.foreign_drops(real.name) == ("inet strict", "ip cuts", "ip6 refuses")
+    assert set(real.nft.read(real.name)) == {TABLE.path}, "they are not ours to compare"
+
+
 # --- counters ---
 
 LOOPED = Hook("filter", "output", 0)

@@ -128,6 +128,22 @@ def test_packets_follow_an_announced_prefix(site: Site) -> None:
     assert not [route for route in routes if route["dst"] == site.subnet["cidr"]]
 
 
+def test_a_session_that_is_down_is_a_problem_in_the_status(site: Site) -> None:
+    def problems() -> list[str]:
+        found = site.lab.api.request("GET", "/v2.0/status")["status"]["problems"]
+        return [each["what"] for each in found if each["kind"] == "bgp-session-down"]
+
+    wait_until(lambda: problems() == [], SOON, "the session is established, and a problem still")
+    site.peer.vtysh("configure terminal", f"router bgp {REMOTE_AS}", f"neighbor {SPEAKER_ADDRESS} shutdown")
+    wait_until(lambda: bool(problems()), SOON, "the status does not know it")
+    (text,) = problems()
+    assert f"BGP session {MACHINE}: speaker {site.speaker['id']}, AS {REMOTE_AS}: its state is " in text
+    assert PASSWORD not in text
+    site.peer.vtysh("configure terminal", f"router bgp {REMOTE_AS}", f"no neighbor {SPEAKER_ADDRESS} shutdown")
+    wait_until(lambda: problems() == [], SOON, "it is a problem still")
+    site.peer.wait_for_routes(site.tenant)
+
+
 def test_floating_ips_and_subnets_come_and_go_in_one_session(site: Site) -> None:
     before = site.peer.sessions(SPEAKER_ADDRESS)
     (port,) = (each for each in site.lab.api.list("port") if each["device_owner"].startswith("compute:"))

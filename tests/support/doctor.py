@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +55,7 @@ class FakeMachine:
     )
     modules: set[str] = field(default_factory=lambda: {"openvswitch", "vxlan", "geneve", "ip_gre", "nf_conntrack"})
     addresses: tuple[str, ...] = ("127.0.0.1", "192.0.2.1")
+    flags: dict[str, tuple[str, ...]] = field(default_factory=lambda: {"eth0": ("UP", "LOWER_UP")})
     space: tuple[int, int] = (100 * GIB, 50 * GIB)
     time: float = 1_800_000_000.0
     path_mtu: Callable[[str], int] = lambda address: 9000  # 0: the host does not answer
@@ -73,7 +75,9 @@ class FakeMachine:
             return Done(0 if command[-1] in self.modules else 1)
         if program == "ip":
             listed = ",".join(f'{{"local": "{each}"}}' for each in self.addresses)
-            return Done(0, f'[{{"ifname": "eth0", "addr_info": [{listed}]}}]')
+            devices = ({"ifname": name, "flags": flags, "addr_info": []} for name, flags in self.flags.items())
+            found = json.dumps([*devices])
+            return Done(0, found.replace("[]", f"[{listed}]", 1))
         return Done(0, self.installed.get(program, ""))
 
     def which(self, program: str) -> str | None:

@@ -22,7 +22,7 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.agent.runtime.role import Drift
-from neutrino.cli.doctor import agent, checks, configuration, files, openvswitch, run, service, underlay
+from neutrino.cli.doctor import agent, checks, configuration, files, links, openvswitch, run, service, underlay
 from neutrino.cli.doctor import host as host_checks
 from neutrino.cli.doctor.command import as_json, render
 from neutrino.cli.doctor.ovsdb_client import NotReachable, plain, select
@@ -241,6 +241,14 @@ def read_only(path: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
     return service.database(migrated(support.server(path)))
 
 
+def file_read_only(path: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
+    """As for the server's user; root, as which tests may run, may write every file."""
+    subject = migrated(support.server(path))
+    with patch.context() as patched:
+        patched.setattr(os, "access", lambda *_: False)
+        return list(service.database(subject))
+
+
 def damaged(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
     subject = migrated(support.server(directory))
     path = Path(files.sqlite_file(subject.conf))
@@ -368,6 +376,8 @@ PROVOKED: dict[Problem, Provoke] = {
     server_problems.DATABASE_UNREACHABLE: lambda path, patch: service.database(
         support.server(path, {"database": {"connection": "mysql+pymysql://n:secret@127.0.0.1:1/n"}})
     ),
+    server_problems.DATABASE_MISSING: lambda path, patch: service.database(support.server(path)),
+    server_problems.DATABASE_FILE_READ_ONLY: file_read_only,
     server_problems.SCHEMA_OLD: lambda path, patch: service.database(
         migrated(support.server(path), "UPDATE alembic_version SET version_num = '0001'")
     ),
@@ -435,6 +445,9 @@ PROVOKED: dict[Problem, Provoke] = {
         Interface=[{**switch()["Interface"][0], "type": "", "external_ids": {"iface-id": "p1"}}],
     ),
     host_problems.NEUTRON_AGENT_RUNS: neutron_agent,
+    host_problems.LINK_DOWN: lambda path, patch: of_switch(
+        links.links, patch, support.host(path, machine=with_machine(flags={"eth0": ("UP", "NO-CARRIER")}))
+    ),
     host_problems.LOCAL_IP_MISSING: lambda path, patch: underlay.underlay(
         support.host(path, machine=with_machine(addresses=("127.0.0.1",)))
     ),
@@ -489,6 +502,8 @@ BY_THE_SERVER = {  # from its database: test_status_document.py provokes them
     *(server_problems.SCHEMA_DIFFERS, server_problems.DATABASE_SLOW, server_problems.PROCESS_SILENT),
     *(server_problems.FEED_STOPPED, server_problems.RELEASES_DIFFER, host_problems.HOST_DOWN, host_problems.LAG),
     *(host_problems.DATAPLANE_DOWN, host_problems.HOST_TIMEOUT, host_problems.DAEMON_RESPAWNED),
+    *(host_problems.HOST_DISCONNECTED, host_problems.HOST_REFUSED, host_problems.UNKNOWN_HOST),
+    *(host_problems.FOREIGN_RULES, host_problems.BGP_SESSION_DOWN),
     host_problems.VRRP_INTERVALS_DIFFER,
 }
 
@@ -509,6 +524,89 @@ def test_a_finding_of_each_problem(problem: Problem, tmp_path: Path, monkeypatch
         assert each.meaning.endswith(".")
         assert each.fix
         assert "{" not in each.fix
+
+
+UPLINKS = {
+    "Bridge": [
+        {"name": "br-tun-ip", "datapath_type": "netdev", "ports": ["p1", "p2", "p3"]},
+        {"name": "br-ex", "datapath_type": "netdev", "ports": ["p4", "p5"]},
+    ],
+    "Port": [{"_uuid": f"p{n}", "name": f"x{n}", "interfaces": [f"i{n}"]} for n in range(1, 6)],
+    "Interface": [
+        {"_uuid": "i1", "name": "br-tun-ip", "type": "internal", "external_ids": {}},
+        {"_uuid": "i2", "name": "bond-a", "type": "", "external_ids": {}},
+        {"_uuid": "i3", "name": "tap1", "type": "", "external_ids": {"iface-id": UUID}},
+        {"_uuid": "i4", "name": "phy-br-ex", "type": "patch", "external_ids": {}},
+        {"_uuid": "i5", "name": "eth5", "type": "system", "external_ids": {}},
+    ],
+}
+
+
+def test_links_are_those_of_the_bridges_and_a_down_one_is_not_a_firewall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tunnel address is on a bridge: its uplinks count, not the bridge's own device, nor an instance's."""
+    flags = {"br-tun-ip": ("UP",), "bond-a": ("BROADCAST",), "tap1": (), "eth5": ("UP", "NO-CARRIER")}
+    machine = with_machine(flags=flags, path_mtu=lambda address: 0)
+    subject = cached(support.host(tmp_path, MAPPED, machine), *peers("192.0.2.2"))
+    found = of_switch(links.links, monkeypatch, subject, **UPLINKS)
+    assert [finding.what for finding in found] == [
+        "the link of bond-a (underlay) is down: disabled",
+        "the link of eth5 (physical network physnet1) is down: no carrier",
+    ]
+    assert of_switch(underlay.underlay, monkeypatch, subject, **UPLINKS) == [], "no advice on routes and firewalls"
+    assert not any(command[0] == "ping" for command in machine.ran)
+    flags["bond-a"] = ("UP", "LOWER_UP")
+    (peer,) = of_switch(underlay.underlay, monkeypatch, subject, **UPLINKS)
+    assert peer.kind == "peer-unreachable"
+
+
+def test_a_server_of_another_machine_without_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent does not start, and this command does not send the credential in clear."""
+    subject = support.host(tmp_path, {"feed": {"server": "ws://server.example.org:9697"}})
+    (found,) = configuration.configuration(subject)
+    assert found.kind == "configuration-invalid"
+    assert "ws://server.example.org:9697 is another machine, and without TLS: use wss://" in found.what
+    monkeypatch.setattr(agent, "_upgrade", lambda *_: pytest.fail("the credential was sent"))
+    assert [each.kind for each in agent.feed(subject)] == ["configuration-invalid"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('connection failed: FATAL:  database "neutrino" does not exist', "database-missing"),
+        ("(1049, \"Unknown database 'neutrino'\")", "database-missing"),
+        ('connection failed: FATAL:  role "neutrino" does not exist', "database-unreachable"),
+        ("connection refused", "database-unreachable"),
+    ],
+)
+def test_a_database_that_does_not_exist_is_created_and_not_started(
+    text: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(db: Database) -> str:
+        raise sa.exc.OperationalError("SELECT 1", {}, Exception(text))
+
+    monkeypatch.setattr(schema, "version", fail)
+    subject = support.server(tmp_path, {"database": {"connection": "postgresql://n:secret@127.0.0.1:1/neutrino"}})
+    (found,) = service.database(subject)
+    assert found.kind == kind
+
+
+def test_a_file_in_a_directory_that_the_server_may_not_write(open_directory: Path) -> None:
+    """SQLite creates files beside its database."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: the server is another user")
+    subject = migrated(support.server(open_directory))
+    nobody = pwd.getpwnam("nobody")
+    path = Path(files.sqlite_file(subject.conf))
+    for each in (subject.state_path, path):
+        os.chown(each, nobody.pw_uid, nobody.pw_gid)
+    assert not [each for each in service.database(subject) if each.kind == "database-file-read-only"]
+    os.chown(path, 0, 0)
+    path.chmod(0o644)
+    found = [each for each in service.database(subject) if each.kind == "database-file-read-only"]
+    assert [each.what for each in found] == [f"the database {path} cannot be written: user nobody may not write {path}"]
+    assert "write access" in found[0].fix
 
 
 def test_the_document_has_every_problem() -> None:
@@ -558,7 +656,7 @@ def test_a_healthy_server_lacks_its_listeners_only(tmp_path: Path) -> None:
 
 def test_doctor_creates_nothing(tmp_path: Path) -> None:
     results = run.run_all([support.server(tmp_path)], checks.CHECKS)
-    assert "schema-old" in {each.kind for result in results for each in result.findings}
+    assert "database-missing" in {each.kind for result in results for each in result.findings}
     assert sorted(each.name for each in tmp_path.iterdir()) == ["server.conf"]
 
 

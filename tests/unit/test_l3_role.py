@@ -416,3 +416,25 @@ def test_stale_connections_of_removed_translations() -> None:
         ConntrackFlush(0, 4, "egress", "10.0.1.9"),
         ConntrackFlush(0, 4, "ingress", "203.0.113.20", "", TCP, 80, 80),
     }
+
+
+def test_tables_of_others_in_a_routers_namespace_are_reported_and_left_alone(tmp_path: Path) -> None:
+    host = Host(tmp_path, repair=0.05)
+    name = f"foreign tables in {NAMESPACE}"
+
+    async def test() -> None:
+        host.send(router())
+        await host.until(lambda: host.is_there, "the router is there")
+        host.feed.is_synced = True
+        host.nft.foreign[NAMESPACE] = ("inet evil",)
+        await host.until(lambda: name in host.problems, "it is not reported")
+        assert host.problems[name] == "nft tables that are not this agent's, and drop packets: inet evil"
+        assert f"{name}: nft tables that are not" in (await host.role.find()).plan, "a difference for verify"
+        host.nft.foreign.clear()
+        await host.until(lambda: name not in host.problems, "it is reported still")
+        host.nft.foreign[NAMESPACE] = ("inet evil",)
+        await host.until(lambda: name in host.problems, "it is not reported")
+        host.send(None)
+        await host.until(lambda: name not in host.problems, "the router is gone")
+
+    run(host, test)

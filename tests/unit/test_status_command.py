@@ -41,7 +41,9 @@ def agent(**more: Any) -> dict[str, Any]:
 
 
 def host(name: str, problems: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
-    return {"name": name, "alive": True, "agents": [agent(**more)], "problems": list(problems)}
+    return {"name": name, "alive": True, "connection": "connected", "agents": [agent(**more)]} | {
+        "problems": list(problems)
+    }
 
 
 def document(**more: Any) -> dict[str, Any]:
@@ -84,7 +86,7 @@ PROBLEM = {"severity": "error", "what": "agent on h2: no report", "meaning": "It
 def test_a_healthy_service() -> None:
     lines = text.render(document())
     assert lines[0] == "OK: no problems; 1 of 1 hosts alive; neutrino 1.0"
-    assert "h1    l2     yes    up         0       3 s ago      -            -" in lines
+    assert "h1    l2     yes    connected  up         0       3 s ago      -            -" in lines
     assert "Ports: 2 (1 ACTIVE, 1 DOWN); 1 bound, 0 failed, 1 unbound" in lines
     assert "Change log: position 9, 7 rows kept, 0 without position" in lines
     assert any(line.startswith("Routers: 2") and "1 with one active instance" in line for line in lines)

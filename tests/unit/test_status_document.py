@@ -19,6 +19,8 @@ from neutrino.diagnosis.facts import (
     ProcessRow,
 )
 from neutrino.diagnosis.findings import find
+from neutrino.diagnosis.host_findings import REPORTED
+from neutrino.diagnosis.problems import MAX_TEXT
 from neutrino.diagnosis.status import Page, document
 from neutrino.model.agents import DHCP, HELD, L3, OVS
 
@@ -67,6 +69,18 @@ def named(**values: Any) -> Facts:
 
 
 REFUSED = {"refused_hosts": {"h1": {"at": NOW - 3, "address": "192.0.2.7"}}}
+LONG_AGO = "2025-12-31T23:00:00Z"
+DOWN = {"underlay": {"use": "underlay", "state": "no carrier"}, "eth1": {"use": "physical network x", "state": "up"}}
+
+
+def feed(*hosts: str, **details: Any) -> ProcessRow:
+    """A feed process that has run for long, with these hosts connected."""
+    return replace(process(hosts=list(hosts), **details), started_at=LONG_AGO)
+
+
+def silent(*hosts: str, **more: Any) -> list[AgentRow]:
+    """Agents of all kinds, which have stopped an hour ago."""
+    return [replace(agent(host, kind, **more), heartbeat_timestamp=LONG_AGO) for host in hosts for kind in (DHCP, OVS)]
 
 
 @pytest.mark.parametrize(
@@ -98,6 +112,31 @@ REFUSED = {"refused_hosts": {"h1": {"at": NOW - 3, "address": "192.0.2.7"}}}
             facts(agents=[agent(f"h{n}", L3, ha_vrrp_advert_int=n) for n in (1, 2)]),
             [("vrrp-intervals-differ", "error")],
         ),
+        # A host's connection: gone at once, though its last report is young; but not while a feed process starts.
+        (facts(processes=[feed("h1")], agents=[agent("h1")]), []),
+        (facts(processes=[feed()], agents=[agent("h1"), agent("h1", DHCP)]), [("host-disconnected", "error")]),
+        (facts(processes=[feed(), feed("h1")], agents=[agent("h1")]), []),
+        (facts(processes=[process(hosts=[])], agents=[agent("h1")]), []),
+        (facts(processes=[feed(), process()], agents=[agent("h1")]), []),  # a process of an older release does not say
+        # What has stopped a host is one problem, however many agents it has.
+        (facts(processes=[feed()], agents=silent("h1")), [("host-down", "error")]),
+        (facts(processes=[feed("h1")], agents=[*silent("h1"), agent("h1", L3)]), [("host-down", "error")] * 2),
+        (facts(processes=[feed(**REFUSED)], agents=[agent("h1")]), [("feed-credential-refused", "error")]),
+        (facts(processes=[feed(**REFUSED)], agents=silent("h1")), [("feed-credential-refused", "error")]),
+        (facts(processes=[feed("h1", **REFUSED)], agents=[agent("h1")]), [("feed-credential-refused", "warning")]),
+        (
+            facts(processes=[feed(refused_hosts={"h1": {"at": NOW, "address": "a", "reason": "no such role"}})]),
+            [("host-refused", "error")],
+        ),
+        (
+            facts(processes=[feed(unknown_login={"name": "h9", "at": NOW - n, "address": "a"}) for n in (1, 2)]),
+            [("host-unknown", "warning")],
+        ),
+        (facts(agents=[agent("h1", links=DOWN)]), [("link-down", "error")]),
+        (facts(agents=[agent("h1", problems={"foreign flows on br-int": "3"})]), [("foreign-rules", "error")]),
+        (facts(agents=[agent("h1", problems={"BGP session 192.0.2.1": "x"})]), [("bgp-session-down", "error")]),
+        (named(networks_of_disabled_agents=[NamedObject("n", "")]), [("network-agents-disabled", "error")]),
+        (named(routers_of_disabled_agents=[ROUTER]), [("router-agents-disabled", "error")]),
         (named(ports_with_failed_binding=[PORT]), [("binding-failed", "error")]),
         (facts(ports=[("DOWN", BINDING_FAILED, 3)]), [("binding-failed", "error")]),
         (named(networks_without_dhcp=[NamedObject("n", "")]), [("network-without-dhcp", "error")]),
@@ -141,3 +180,23 @@ def test_pages_have_each_host_once_whatever_the_collation_of_the_database() -> N
             break
         marker = listed[-1]
     assert listed == ["B", "D", "H1", "a", "c", "h1"]
+
+
+def test_the_connection_of_a_host_has_three_states() -> None:
+    """Connected, late (its last report is young, and the connection is gone), dead."""
+    given = facts(processes=[feed("a")], agents=[agent("a"), agent("b"), *silent("c")])
+    shown = document(given, find(given), Page(limit=10))
+    assert {host["name"]: host["connection"] for host in shown["hosts"]} == {"a": "connected", "b": "late", "c": "dead"}
+    assert "hosts" not in shown["feed"]["processes"][0]["details"]
+    assert shown["feed"]["processes"][0]["details"] == {}
+    unknown = replace(given, processes=[])
+    assert document(unknown, [], Page(limit=10))["hosts"][0]["connection"] is None
+
+
+def test_a_hostile_report_neither_hides_other_problems_nor_controls_the_terminal() -> None:
+    flood = {f"{number:04}": "\x1b[2J\u202e" + "x" * 60_000 for number in range(1000)}
+    given = facts(agents=[agent("evil", problems=flood, respawned=flood), agent("h1", dataplane="down: no socket")])
+    findings = find(given)
+    assert len(findings) == 2 * REPORTED + 1
+    assert any(finding.kind == "dataplane-down" for finding in findings)
+    assert all(len(finding.what) <= MAX_TEXT and finding.what.isprintable() for finding in findings)

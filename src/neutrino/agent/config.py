@@ -23,6 +23,7 @@ from neutrino.configuration import findings
 from neutrino.configuration.neutron_values import INCLUDED, add_names, list_type, name_type
 from neutrino.configuration.options import Configuration
 from neutrino.errors import RefusedToStart
+from neutrino.feed.address import Address, BadAddress, parse
 from neutrino.metrics.listener import address as metrics_address
 from neutrino.metrics.listener import options as metrics_options
 
@@ -239,11 +240,23 @@ def values(conf: cfg.ConfigOpts) -> dict[tuple[str, str], object]:
     }
 
 
+def feed_addresses(conf: Configuration) -> list[Address]:
+    try:
+        addresses = [parse(text, tls=True) for text in conf.feed.server]
+    except BadAddress as error:
+        raise RefusedToStart(f"[feed] server: {error}") from None
+    for address in addresses:
+        if not address.tls and not address.is_local:  # anybody on the way could read the credential
+            raise RefusedToStart(f"[feed] server: {address} is another machine, and without TLS: use wss://")
+    return addresses
+
+
 def check(conf: Configuration) -> None:
     """Raise RefusedToStart for what cannot work."""
     findings.refuse(conf, findings.AGENT)
     if not conf.feed.server:
         raise RefusedToStart("[feed] server is not set: it is the address of neutrino's server")
+    feed_addresses(conf)
     if not conf.feed.credential_file:
         raise RefusedToStart("[feed] credential_file is not set: `neutrino host add` on the server prints a credential")
     if conf.ovs.ovsdb_connection.startswith("ssl:"):

@@ -44,7 +44,6 @@ from neutrino.configuration import findings
 from neutrino.configuration.options import Configuration
 from neutrino.dataplane.inspection.real import RealInspection
 from neutrino.errors import RefusedToStart
-from neutrino.feed.address import BadAddress, parse
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.credential_file import CredentialFile, reason_of
 from neutrino.feed.state import State
@@ -281,13 +280,7 @@ def _stop(stop: asyncio.Event, quitting: float) -> None:
 
 
 def _feed(conf: Configuration, cache: Path | None) -> FeedClient:
-    try:
-        addresses = [parse(text, tls=True) for text in conf.feed.server]
-    except BadAddress as error:
-        raise RefusedToStart(f"[feed] server: {error}") from None
-    for address in addresses:
-        if not address.tls and not address.is_local:  # anybody on the way could read the credential
-            raise RefusedToStart(f"[feed] server: {address} is another machine, and without TLS: use wss://")
+    addresses = config.feed_addresses(conf)
     tls = ClientContext(conf.feed.ca_file) if any(address.tls for address in addresses) else None
     try:
         credential = CredentialFile(conf.feed.credential_file)

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
+from neutrino.diagnosis.problems import Finding
 from neutrino.model.agents import DATAPLANE
 from neutrino.model.objects import Object
 
@@ -16,6 +18,14 @@ FEED_PROCESS: Final = "feed"
 SILENT_AFTER: Final = (
     45.0  # seconds in which a process has not written its row: it hangs, or was killed with its machine
 )
+RECONNECT_SECONDS: Final = 20.0  # after the start of a feed process, in which its hosts connect: agents wait up to 15 s
+# In `details` of feed processes: hosts that are connected, hosts that were refused with time, address and reason, and
+# the last login under a name that no host has.
+HOSTS: Final = "hosts"
+REFUSED: Final = "refused_hosts"
+UNKNOWN_LOGIN: Final = "unknown_login"
+WRONG_CREDENTIAL: Final = "wrong credential"
+CONNECTED, LATE, DEAD = "connected", "late", "dead"  # states of a host's connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,9 @@ class ObjectsWithProblems:
     ports_not_wired: Sequence[NamedObject] = ()
     ports_in_error: Sequence[NamedObject] = ()
     networks_without_dhcp: Sequence[NamedObject] = ()
+    networks_of_disabled_agents: Sequence[NamedObject] = ()
     routers_not_scheduled: Sequence[NamedObject] = ()
+    routers_of_disabled_agents: Sequence[NamedObject] = ()
     ha_routers: Sequence[NamedObject] = ()
     routers_in_error: Sequence[NamedObject] = ()
     floatingips_in_error: Sequence[NamedObject] = ()
@@ -110,6 +122,7 @@ class Facts:
     floatingips: Mapping[str, int] = field(default_factory=dict)  # number by status
     named: ObjectsWithProblems
     disk: Disk | None = None  # of SQLite
+    found: Sequence[Finding] = ()  # by features, on their objects
 
     def seconds_since(self, timestamp: str) -> float:
         """Return the age of a timestamp of the database; 0 if it is none."""
@@ -126,3 +139,29 @@ class Facts:
 
     def is_running(self, process: ProcessRow) -> bool:
         return self.seconds_since(process.seen_at) <= SILENT_AFTER
+
+    @cached_property
+    def feeds(self) -> Sequence[ProcessRow]:
+        """The feed processes that run."""
+        return [process for process in self.processes if process.kind == FEED_PROCESS and self.is_running(process)]
+
+    @cached_property
+    def connected(self) -> frozenset[str] | None:
+        """The hosts that have a connection to any feed process; None: a process does not say, as of an older release."""
+        lists = [process.details.get(HOSTS) for process in self.feeds]
+        if not lists or not all(isinstance(each, list) for each in lists):
+            return None
+        return frozenset(host for each in lists if isinstance(each, list) for host in each if isinstance(host, str))
+
+    @cached_property
+    def reconnecting(self) -> bool:
+        """Whether a feed process has just started: hosts of the one before are on their way to it."""
+        return any(self.seconds_since(process.started_at) <= RECONNECT_SECONDS for process in self.feeds)
+
+    def connection(self, agents: Sequence[AgentRow]) -> str | None:
+        """Return the state of a host's connection, by its agents: dead if none of them reports; None if it is unknown."""
+        if not any(self.is_alive(agent) for agent in agents):
+            return DEAD
+        if self.connected is None:
+            return None
+        return CONNECTED if any(agent.host in self.connected for agent in agents) else LATE

@@ -1,26 +1,12 @@
 """Findings on the whole service, from the facts in the server's database. Pure."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
-from neutrino.diagnosis import host_problems, machine_problems, object_problems, server_problems
-from neutrino.diagnosis.facts import BINDING_FAILED, FEED_PROCESS, NAMED, AgentRow, Disk, Facts, NamedObject
-from neutrino.diagnosis.problems import SEVERITIES, WARNING, Finding, Problem
-from neutrino.model.agents import (
-    FEED_BEHIND,
-    HA_VRRP_ADVERT_INT,
-    HELD,
-    L3,
-    NEUTRON_AGENT,
-    OVS,
-    PROBLEMS,
-    RESPAWNED,
-    TUNNELING_IP,
-)
+from neutrino.diagnosis import host_findings, machine_problems, object_problems, server_problems
+from neutrino.diagnosis.facts import BINDING_FAILED, FEED_PROCESS, NAMED, Disk, Facts, NamedObject
+from neutrino.diagnosis.problems import SEVERITIES, Finding, Problem
 
-LAG: Final = 100  # positions: a host that is busy with many changes is a few behind, and catches up in a second
 FULL_DISK: Final = 2**20  # bytes: SQLite may have a little room in its log, and soon has not
 LOW_DISK: Final = 100 * 2**20
 SLOW_DATABASE: Final = 0.1  # seconds of a round trip: a port create needs about ten of them
@@ -32,11 +18,9 @@ def find(facts: Facts) -> list[Finding]:
         *_database(facts),
         *_disk(facts.disk),
         *_processes(facts),
-        *(finding for agent in facts.agents for finding in _agent(agent, facts)),
-        *_refused_hosts(facts),
-        *_tunnel_addresses(facts),
-        *_vrrp_intervals(facts),
+        *host_findings.find(facts),
         *_objects(facts),
+        *facts.found,
     ]
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
@@ -78,84 +62,6 @@ def _processes(facts: Facts) -> Iterator[Finding]:
         yield server_problems.RELEASES_DIFFER(text, "server_process")
 
 
-# --- hosts ------------------------------------------------------------------------------------------------------------
-
-
-def _agent(agent: AgentRow, facts: Facts) -> Iterator[Finding]:
-    """Yield the findings on one agent. If it is dead, the rest of its last report is not repeated: it is out of date."""
-
-    def finding(problem: Problem, what: str) -> Finding:
-        return problem(f"{agent.agent_type} on {agent.host}: {what}", "agent", agent.id, agent.host)
-
-    if not facts.is_alive(agent):
-        yield finding(host_problems.HOST_DOWN, f"no report for {facts.report_age(agent):.0f} s")
-        return
-    is_up, reason = agent.dataplane()
-    if is_up is False and reason != HELD:  # else the cause is among the problems below
-        yield finding(host_problems.DATAPLANE_DOWN, f"the dataplane is down: {reason or 'no reason reported'}")
-    behind = agent.configurations.get(FEED_BEHIND)
-    if isinstance(behind, int) and behind > LAG:
-        yield finding(host_problems.LAG, f"{behind} changes behind")
-    for name, text in _reported(agent, RESPAWNED):
-        yield finding(host_problems.DAEMON_RESPAWNED, f"{name}: {text}")
-    for name, text in _reported(agent, PROBLEMS):
-        yield finding(_problem_named(name), f"{name}: {text}")
-
-
-def _problem_named(name: str) -> Problem:
-    if name == NEUTRON_AGENT:
-        return host_problems.NEUTRON_AGENT_RUNS
-    return host_problems.AGENT_HELD if name.startswith(HELD) else host_problems.NOT_APPLIED
-
-
-def _reported(agent: AgentRow, key: str) -> list[tuple[str, object]]:
-    """Return the entries of a report's dictionary, in the order of their names."""
-    entries = agent.configurations.get(key)
-    return sorted(entries.items()) if isinstance(entries, dict) else []
-
-
-def _refused_hosts(facts: Facts) -> Iterator[Finding]:
-    """Yield hosts whose credential the feed refuses, by the rows of feed processes."""
-    alive = {agent.host for agent in facts.agents if facts.is_alive(agent)}
-    last: dict[str, tuple[float, str]] = {}  # time and address
-    for process in facts.processes:
-        is_fresh = process.kind == FEED_PROCESS and facts.is_running(process)
-        refused = process.details.get("refused_hosts") if is_fresh else None
-        for host, login in refused.items() if isinstance(refused, dict) else ():
-            last[host] = max(last.get(host, (0.0, "")), (float(login["at"]), str(login["address"])))
-    for host, (at, address) in sorted(last.items()):
-        age = max(0.0, facts.now - at)
-        text = f"host {host}: a login from {address} was refused {age:.0f} s ago: wrong credential"
-        finding = host_problems.FEED_REFUSED(text, "agent", host=host)
-        # The credential of a host that is alive was just rotated, or another machine uses the host's name.
-        yield replace(finding, severity=WARNING) if host in alive else finding
-
-
-def _tunnel_addresses(facts: Facts) -> Iterator[Finding]:
-    hosts: defaultdict[str, list[str]] = defaultdict(list)
-    for agent in facts.agents:
-        address = agent.configurations.get(TUNNELING_IP)
-        if agent.agent_type == OVS and isinstance(address, str) and address and facts.is_alive(agent):
-            hosts[address].append(agent.host)
-    for address, names in sorted(hosts.items()):
-        if len(names) > 1:
-            text = f"hosts {', '.join(names)} have the same tunnel address {address}"
-            yield host_problems.TUNNEL_ADDRESS_DUPLICATE(text, "agent")
-
-
-def _vrrp_intervals(facts: Facts) -> Iterator[Finding]:
-    """Compare the intervals of all hosts: keepalived ignores advertisements whose interval is not its own."""
-    hosts: defaultdict[int, list[str]] = defaultdict(list)
-    for agent in facts.agents:
-        interval = agent.configurations.get(HA_VRRP_ADVERT_INT)
-        if agent.agent_type == L3 and isinstance(interval, int) and facts.is_alive(agent):
-            hosts[interval].append(agent.host)
-    if len(hosts) > 1:
-        values = (f"{interval} on {', '.join(sorted(names))}" for interval, names in sorted(hosts.items()))
-        text = f"hosts have different values of ha_vrrp_advert_int: {'; '.join(values)}"
-        yield host_problems.VRRP_INTERVALS_DIFFER(text, "agent")
-
-
 # --- objects ----------------------------------------------------------------------------------------------------------
 
 
@@ -167,6 +73,10 @@ def _objects(facts: Facts) -> Iterator[Finding]:
     text = "it has DHCP, and no DHCP agent serves it"
     yield from _listed(problems.NETWORK_WITHOUT_DHCP, "network", named.networks_without_dhcp, text)
     yield from _listed(problems.ROUTER_NOT_SCHEDULED, "router", named.routers_not_scheduled, "no L3 agent hosts it")
+    text = "all of its DHCP agents are disabled"
+    yield from _listed(problems.NETWORK_OF_DISABLED_AGENTS, "network", named.networks_of_disabled_agents, text)
+    text = "all of its L3 agents are disabled"
+    yield from _listed(problems.ROUTER_OF_DISABLED_AGENTS, "router", named.routers_of_disabled_agents, text)
     for router in named.ha_routers:
         number = router.active_instances
         problem = problems.ROUTER_ACTIVE_TWICE if number else problems.ROUTER_NOT_ACTIVE

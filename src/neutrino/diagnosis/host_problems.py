@@ -112,6 +112,12 @@ TUNNEL_ADDRESS_DUPLICATE = Problem(
     "Tunnelled packets for either host reach only one of them.",
     "Set [ovs] local_ip to the own address of each host, and restart its agent.",
 )
+LINK_DOWN = Problem(
+    "link-down",
+    "Packets of instances do not leave the host by this device: of the underlay, none to other hosts in tunnels; of a "
+    "physical network, none to its other machines.",
+    "Check cable, switch port and driver of the device; if it is disabled: ip link set DEVICE up.",
+)
 PEER_UNREACHABLE = Problem(
     "peer-unreachable",
     "The other host does not answer ping on its tunnel address: it is down, not routed, or a firewall drops ICMP.",
@@ -208,6 +214,13 @@ AGENT_HELD = Problem(
     "Remove the cause that the text names, and the agent goes on by itself; or proceed nevertheless by the option that "
     "the text names.",
 )
+FOREIGN_RULES = Problem(
+    "foreign-rules",
+    "Another program has added flows or rules to what this agent serves: they may drop packets or lead them elsewhere. The "
+    "agent leaves alone what is not its own.",
+    "Stop the program that adds them, and remove them: neutrino agent verify lists flows and tables. [ovs] kept_cookies "
+    "names flows that are meant to be there.",
+)
 NEUTRON_AGENT_RUNS = Problem(
     "neutron-agent-runs",
     "Neutron's Open vSwitch agent was started on a host that this agent serves. It gets no connection to the switch, and "
@@ -241,6 +254,25 @@ HOST_DOWN = Problem(
     "Start the agent (neutrino agent) and run neutrino doctor on the host. "
     "If the host is gone for good, delete the agent: openstack network agent delete.",
 )
+HOST_DISCONNECTED = Problem(
+    "host-disconnected",
+    "The agent has stopped, or cannot reach a server: the host receives no changes, and its reports do not arrive. "
+    "Existing traffic continues.",
+    "Look at the agent on the host (systemctl status neutrino-agent, its log) and at the route to the servers; "
+    "neutrino doctor there names what is wrong.",
+)
+HOST_REFUSED = Problem(
+    "host-refused",
+    "A server does not accept the host: it receives no changes, and its reports are lost.",
+    "Remove the cause that the text names; the agent tries again by itself.",
+)
+UNKNOWN_HOST = Problem(
+    "host-unknown",
+    "A program logs in to the feed under a name for which no credential exists.",
+    "If it is an agent: its [DEFAULT] host has to be the name that neutrino host add was given. "
+    "Else find out what runs at the address.",
+    WARNING,
+)
 DATAPLANE_DOWN = Problem(
     "dataplane-down",
     "Ports on this host may be cut off, and changes do not reach them; new ports are still bound there.",
@@ -263,6 +295,12 @@ DAEMON_RESPAWNED = Problem(
     "The daemon exited by itself: what it serves was interrupted until it ran again.",
     "Its log on the host has the reason. One that is killed again and again has a fault, or the host lacks memory.",
     WARNING,
+)
+BGP_SESSION_DOWN = Problem(
+    "bgp-session-down",
+    "The peer does not learn routes from this host, so packets to what it announces may take another way or none.",
+    "Check the peer, the route to it, both AS numbers and the password; the log of bgpd is in its directory below the "
+    "agent's state_path.",
 )
 VRRP_INTERVALS_DIFFER = Problem(
     "vrrp-intervals-differ",

@@ -83,6 +83,12 @@ NETWORK_WITHOUT_DHCP = Problem(
     "Start an agent with the role dhcp (in a zone of the network's hints), "
     "or place it: openstack network agent add network --dhcp.",
 )
+NETWORK_OF_DISABLED_AGENTS = Problem(
+    "network-agents-disabled",
+    "An agent that is disabled does not serve its networks: instances get no address by DHCP.",
+    "Enable one of the agents (openstack network agent set --enable AGENT), or place the network on another one: "
+    "openstack network agent add network --dhcp.",
+)
 NO_SUCH_ADDRESS = Problem("no-such-address", "No port of the network has this address.", "Check the address.")
 NO_TUNNEL = Problem(
     "no-tunnel",
@@ -120,6 +126,12 @@ ROUTER_NOT_SCHEDULED = Problem(
     "It routes nothing: its networks are not connected.",
     "Start or enable an agent with the role l3 whose agent_mode fits the router; neutrino db verify gives the reason, "
     "openstack network agent list --router ROUTER its agents.",
+)
+ROUTER_OF_DISABLED_AGENTS = Problem(
+    "router-agents-disabled",
+    "An agent that is disabled does not serve its routers: the networks of this one are not connected.",
+    "Enable one of the agents (openstack network agent set --enable AGENT), or place the router on another one: "
+    "openstack network agent add router --l3.",
 )
 ROUTER_NOT_ACTIVE = Problem(
     "router-not-active",

@@ -14,6 +14,9 @@ NOTE: Final = "note"  # for completeness: it changes neither the verdict of stat
 SEVERITIES: Final[tuple[Severity, ...]] = (ERROR, WARNING, NOTE)
 
 
+MAX_TEXT: Final = 2000  # characters of what a finding says
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A problem of one object."""
@@ -41,8 +44,8 @@ class Problem:
         self, what: str, resource_type: str = "", resource_id: str = "", host: str = "", **values: object
     ) -> Finding:
         fix = self.fix.format(**values) if values else self.fix
-        # Texts of other programs may have several lines.
-        text = " ".join(what.split())
+        # Texts of other programs and hosts may have several lines, control characters and any length.
+        text = "".join(each for each in " ".join(what[:MAX_TEXT].split()) if each.isprintable())
         return Finding(self.id, self.severity, text, self.meaning, fix, resource_type, resource_id, host)
 
 

@@ -17,6 +17,18 @@ DATABASE_READ_ONLY = Problem(
     "Promote the standby, or have [database] connection name the primary: on PostgreSQL all hosts, with "
     "target_session_attrs=read-write (docs/databases.md).",
 )
+DATABASE_MISSING = Problem(
+    "database-missing",
+    "A new server creates a SQLite file at its start, and an empty schema in an empty database; objects that existed are "
+    "not there.",
+    "If this server has run before, correct [database] connection or restore the backup. Else start the server, for "
+    "SQLite, or create the database first: CREATE DATABASE.",
+)
+DATABASE_FILE_READ_ONLY = Problem(
+    "database-file-read-only",
+    "Requests that change something are answered with 503. Reads, and the traffic of instances, continue.",
+    "Give the server's user write access to {path} and its directory, or mount the file system read-write.",
+)
 SCHEMA_OLD = Problem(
     "schema-old",
     "The server upgrades the schema at its start, or refuses to start with auto_upgrade = false.",

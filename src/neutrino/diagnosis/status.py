@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from neutrino import __version__
-from neutrino.diagnosis.facts import BINDING_FAILED, FEED_PROCESS, UNBOUND, AgentRow, Facts, ProcessRow
+from neutrino.diagnosis.facts import BINDING_FAILED, FEED_PROCESS, HOSTS, UNBOUND, AgentRow, Facts, ProcessRow
 from neutrino.diagnosis.problems import ERROR, NOTE, Finding
 from neutrino.model.agents import BGP, DHCP, FEED_BEHIND, L3, LAST_REPAIR, METADATA, OVS, PROBLEMS, TUNNELING_IP
 from neutrino.model.objects import Object
@@ -86,12 +86,20 @@ def _servers(facts: Facts) -> list[Object]:
 
 def _process(process: ProcessRow, facts: Facts) -> Object:
     age = round(facts.seconds_since(process.seen_at))
-    return {**asdict(process), "seen_seconds_ago": age, "alive": facts.is_running(process)}
+    # Hosts have their connection each: the list of a large cloud is long.
+    details = {key: value for key, value in process.details.items() if key != HOSTS}
+    return {**asdict(process), "details": details, "seen_seconds_ago": age, "alive": facts.is_running(process)}
 
 
 def _host(name: str, agents: Sequence[AgentRow], facts: Facts) -> Object:
     is_alive = all(facts.is_alive(agent) for agent in agents)
-    return {"name": name, "alive": is_alive, "agents": [_agent(agent, facts) for agent in agents], "problems": []}
+    return {
+        "name": name,
+        "alive": is_alive,
+        "connection": facts.connection(agents),
+        "agents": [_agent(agent, facts) for agent in agents],
+        "problems": [],
+    }
 
 
 def _agent(agent: AgentRow, facts: Facts) -> Object:

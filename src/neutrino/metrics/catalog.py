@@ -121,6 +121,12 @@ DONE, FAILED = "done", "failed"  # results
 QUEUE: Final = Gauge("neutrino_agent_queue_length", "Objects that wait to be reconciled, or are.", (AGENT,), ("role",))
 PROBLEMS: Final = Gauge("neutrino_agent_problems", "Objects that cannot be applied, by role.", (AGENT,), ("role",))
 DATAPLANE_UP: Final = Gauge("neutrino_agent_dataplane_up", "1 while Open vSwitch works with the agent.", (AGENT,))
+LINK_UP: Final = Gauge(
+    "neutrino_agent_link_up",
+    "1 while the link of a device works by which packets leave the host: of the underlay or a physical network.",
+    (AGENT,),
+    ("device", "use"),
+)
 WIRED_PORTS: Final = Gauge(
     "neutrino_agent_ports",
     "Ports bound to this host: wired, failed or waiting (not plugged yet).",

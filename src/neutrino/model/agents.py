@@ -45,10 +45,13 @@ PROBLEMS: Final = "problems"  # objects that could not be applied, each with the
 HELD: Final = "the agent is held"
 TAKEOVER: Final = "takeover"  # of a held agent: what it has compared with Neutron's flows (model/takeover.py, Compared)
 NEUTRON_AGENT: Final = "a Neutron agent runs on this host"
+FOREIGN: Final = "foreign "  # start of keys in `problems`: flows or rules of others that may cut traffic
+BGP_SESSION: Final = "BGP session "  # start of keys in `problems`: the address of a peer follows
 LOCAL_IP: Final = "local_ip"  # key in `problems`: another host has the same tunnel address
 FEED_BEHIND: Final = "feed_behind"  # set by the server: positions of the change log not applied yet
 RESPAWNED: Final = "respawned"  # daemons that exited by themselves within the last hour, each with the reason
-LAST_REPAIR: Final = "last_repair"  # the last drift that the agent repaired
+LAST_REPAIR: Final = "last_repair"  # the last drift that the agent repaired, with its time as "at"
+LINKS: Final = "links"  # devices by which packets leave the host, each with "use" and "state": "up" or what is wrong
 
 # --- values of `agent_mode` -------------------------------------------------------------------------------------------
 

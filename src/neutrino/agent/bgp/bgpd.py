@@ -9,6 +9,7 @@ the agent: bgpd's user can change nothing that root writes to. vtysh runs as bgp
 that this user may have replaced.
 """
 
+import json
 import pwd
 import shutil
 from pathlib import Path
@@ -91,6 +92,19 @@ class Bgpd:
             self._vtysh(speaker_id, "--inputfile", str(path))
         finally:
             path.unlink(missing_ok=True)
+
+    def sessions(self, speaker_id: str) -> dict[str, str]:
+        """The state of each session by the peer's address, such as Established or Active."""
+        try:
+            families = json.loads(self._vtysh(speaker_id, "--command", "show bgp summary json"))
+        except ValueError as error:
+            raise ProgramError(f"bgpd of speaker {speaker_id}: its summary is not understood: {error}") from None
+        summaries = [each for each in families.values() if isinstance(each, dict)] if isinstance(families, dict) else []
+        return {
+            peer: str(found.get("state", "unknown"))
+            for summary in summaries
+            for peer, found in summary.get("peers", {}).items()
+        }
 
     def forget(self, speaker_id: str) -> None:
         shutil.rmtree(self._directory / speaker_id, ignore_errors=True)

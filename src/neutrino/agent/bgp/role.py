@@ -26,6 +26,8 @@ from neutrino.model.bgp import BgpSpeaker
 LOG = logging.getLogger(__name__)
 SPEAKER = "bgp_speaker"
 VERIFY_SECONDS = 2.0  # after a start
+SESSIONS_SECONDS = 15.0  # between looks at sessions: one that two looks find down is a problem
+ESTABLISHED = "Established"
 
 
 @dataclasses.dataclass(eq=False)
@@ -42,6 +44,8 @@ class BgpRole:
     name: str = dataclasses.field(default="bgp", init=False)
 
     def __post_init__(self) -> None:
+        self._down: dict[str, str] = {}  # sessions that the last look has found down, as problems
+        self._lasting: dict[str, str] = {}  # those of them that the look before has found down too
         self._supervisor = Supervisor(self.processes, action=self.child_action)
         self._loop = ReconcileLoop(
             self.feed,
@@ -77,7 +81,8 @@ class BgpRole:
             "advertise_routes": sum(len(speaker.routes) for speaker in speakers),
             **self._supervisor.described(),
         }
-        yield described(self.description, values, {**self.feed.state.problems_of(SPEAKER), **self._loop.problems})
+        problems = {**self.feed.state.problems_of(SPEAKER), **self._loop.problems, **self._lasting}
+        yield described(self.description, values, problems)
 
     def measures(self) -> Iterator[Measure]:
         yield from self._loop.measures()
@@ -103,6 +108,38 @@ class BgpRole:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._loop.run())
             group.create_task(self._supervisor.run())
+            group.create_task(self._follow_sessions())
+
+    async def _follow_sessions(self) -> None:
+        while True:
+            await asyncio.sleep(min(self.repair(), SESSIONS_SECONDS))
+            speakers = [each for each in self.feed.state.objects[SPEAKER].values() if isinstance(each, BgpSpeaker)]
+            self.found_down(await asyncio.to_thread(self._sessions_down, speakers))
+
+    def _sessions_down(self, speakers: Iterable[BgpSpeaker]) -> dict[str, str]:
+        down: dict[str, str] = {}
+        for speaker in speakers:
+            try:
+                states = self.bgpd.sessions(speaker.id)
+            except (ProgramError, OSError) as error:  # bgpd does not run: its supervisor reports that
+                LOG.debug("sessions of BGP speaker %s cannot be read: %s", speaker.id, error)
+                continue
+            for peer in speaker.peers:
+                if (state := states.get(peer.peer_ip, "not configured")) != ESTABLISHED:
+                    name = f"{agents.BGP_SESSION}{peer.peer_ip}"
+                    down[name] = f"speaker {speaker.id}, AS {peer.remote_as}: its state is {state}"
+        return down
+
+    def found_down(self, down: dict[str, str]) -> None:
+        """Take what a look has found. A session that was just configured, or is set up again, needs some seconds."""
+        lasting = {name: text for name, text in down.items() if name in self._down}
+        self._down = down
+        if lasting.keys() != self._lasting.keys():
+            for name in lasting.keys() - self._lasting.keys():
+                LOG.warning("%s is down: %s", name, lasting[name])
+            self._lasting = lasting
+            self.report_soon()
+        self._lasting = lasting
 
     async def _reconcile(self, speaker_id: str) -> str:
         speaker = self.feed.state.get(SPEAKER, speaker_id)

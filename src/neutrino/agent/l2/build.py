@@ -8,7 +8,9 @@ from ipaddress import ip_address
 from oslo_config import cfg
 
 from neutrino.agent.config import bridge_mappings, load_extensions, permitted_ethertypes, uplink_rates
+from neutrino.agent.guard.decide import FOREIGN_FLOWS
 from neutrino.agent.guard.gate import Bridges
+from neutrino.agent.l2 import links
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.extensions import BUILT_IN
@@ -77,6 +79,8 @@ def build(context: RoleContext) -> L2Role:
         dataplane_changed=context.report_soon,
         port_holds=context.port_holds,
         kinds=frozenset().union(*(extension.kinds for extension in extensions)),
+        read_foreign=lambda: {} if FOREIGN_FLOWS in context.guard.ignored else guarded.read().foreign,
+        read_links=links.reader(options, context.switch.ovsdb, RealNetlink()),
         packet_logger=PacketLogger(
             PacketIns(run_directory, CONTROLLER_ID),
             conf.network_log.local_output_log_base,

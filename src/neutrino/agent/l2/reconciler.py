@@ -408,7 +408,8 @@ class Reconciler:
 
         Without `whole`, a quick check: they are compared only if some bridge has another number of flows than applied.
         """
-        if found := self.tables.drift_of_foreign(everywhere=bool(self._neutron_agents)):
+        # With `whole` on all bridges: where the option permits it, flows of others are removed, whenever they come.
+        if found := self.tables.drift_of_foreign(everywhere=whole or bool(self._neutron_agents)):
             return found
         if not whole and not self.tables.has_other_numbers():
             return {}

@@ -12,11 +12,13 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from neutrino import request_ids
 from neutrino.agent.l2.desired import HostState, why_silent
 from neutrino.agent.l2.extension_api import cookie_of, port_owner
+from neutrino.agent.l2.links import Link
+from neutrino.agent.l2.links import described as described_links
 from neutrino.agent.l2.migrations import Migrations
 from neutrino.agent.l2.packet_logger import PacketLogger
 from neutrino.agent.l2.reconciler import Outcome, Reconciler, ReconcilerView
@@ -24,17 +26,17 @@ from neutrino.agent.l2.statistics import PacketCounts, statistics
 from neutrino.agent.runtime.context import Intervals, PortHolds
 from neutrino.agent.runtime.measures import Measure, of_loop
 from neutrino.agent.runtime.queue import WorkQueue
-from neutrino.agent.runtime.role import Drift, ObjectStatus, RoleFeed, StatusReports, described
+from neutrino.agent.runtime.role import Drift, ObjectStatus, RoleFeed, StatusReports, described, repaired
 from neutrino.agent.runtime.switch import FIRST_RETRY, LONGEST_RETRY, SwitchStarts, subscribe, wait_connected
 from neutrino.agent.runtime.thread_lock import ThreadLock
-from neutrino.dataplane.openflow.api import OpenFlowError
+from neutrino.dataplane.openflow.api import Flow, OpenFlowError
 from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, Snapshot
 from neutrino.dataplane.protocols.packet_in import PacketIn
 from neutrino.feed.state import StateChange
 from neutrino.metrics import catalog
 from neutrino.model import agents, state
-from neutrino.model.agents import NEUTRON_AGENT
+from neutrino.model.agents import FOREIGN, NEUTRON_AGENT
 from neutrino.model.kinds import kinds_for
 from neutrino.model.roles import L2
 
@@ -63,6 +65,8 @@ class L2Role:
     port_holds: PortHolds = dataclasses.field(default_factory=PortHolds)
     kinds: frozenset[str] = frozenset()  # object kinds that extensions read
     packet_logger: PacketLogger | None = None
+    read_foreign: Callable[[], Mapping[str, Sequence[Flow]]] = dict  # flows of others that are left alone, by bridge
+    read_links: Callable[[], tuple[Link, ...]] = lambda: ()
 
     def __post_init__(self) -> None:
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
@@ -86,6 +90,8 @@ class L2Role:
         self._faults: Mapping[str, str] = {}
         self._dataplane = "down: not connected yet"
         self._last_repair: dict[str, object] = {}
+        self._links: tuple[Link, ...] = ()
+        self._foreign: dict[str, str] = {}  # by what is shown of them: flows of others
         self._dhcp_requests = {version: PacketCounts(time.monotonic) for version in ("4", "6")}
         self._ovsdb: Ovsdb | None = None
         self._migrations = Migrations()
@@ -109,12 +115,13 @@ class L2Role:
 
     def describe(self) -> Iterable[agents.AgentState]:
         kinds = (*KINDS.values(), *self._extension_kinds)
-        problems = {**self.feed.state.problems_of(*kinds), **self._faults, **self._problems}
+        problems = {**self.feed.state.problems_of(*kinds), **self._faults, **self._problems, **self._foreign}
         values = {
             "devices": len(self._up.keys() - self._ancillary),
             "ancillary_devices": len(self._ancillary),
             agents.OVS_CAPABILITIES: self._capabilities(),
             agents.DATAPLANE: self._dataplane,
+            **({agents.LINKS: described_links(self._links)} if self._links else {}),
             **({agents.LAST_REPAIR: self._last_repair} if self._last_repair else {}),
         }
         yield described(self.description, values, problems)
@@ -127,6 +134,8 @@ class L2Role:
             yield catalog.WIRED_PORTS, (label,), number
         for bridge, number in self.reconciler.tables.counts().items():
             yield catalog.FLOWS, (bridge,), number
+        for link in self._links:
+            yield catalog.LINK_UP, (link.device, link.use), float(link.is_up)
         for version, flows in self.reconciler.tables.dhcp_requests().items():
             self._dhcp_requests[version].read(flows)
         for version, counts in self._dhcp_requests.items():
@@ -143,7 +152,10 @@ class L2Role:
 
     async def find(self) -> Drift:
         try:
-            return await asyncio.to_thread(self.reconciler.find, self._host_state(), complete=self.feed.is_synced)
+            found = await asyncio.to_thread(self.reconciler.find, self._host_state(), complete=self.feed.is_synced)
+            foreign = await asyncio.to_thread(self.read_foreign)
+            lines = [f"{FOREIGN}flow on {name}: {flow.text()}" for name in foreign for flow in foreign[name]]
+            return dataclasses.replace(found, plan="\n".join(filter(None, (found.plan, *lines))))
         except OpenFlowError as error:
             return Drift(self.name, problems={self.bridge: str(error)})
 
@@ -168,6 +180,7 @@ class L2Role:
             group.create_task(self._follow_switch())
             group.create_task(self._repair_drift())
             group.create_task(self._flush_megaflows())
+            group.create_task(self._follow_links())
             if self.packet_logger is not None:
                 group.create_task(
                     self.packet_logger.run(self.bridge, lambda: self.reconciler.applied, self._starts.more_than)
@@ -375,6 +388,32 @@ class L2Role:
                 self.reconciler.forget()
             self._queue.put(RECONCILE)
 
+    def _set_foreign(self, found: Mapping[str, Sequence[Flow]]) -> None:
+        shown = {
+            f"{FOREIGN}flows on {bridge}": f"{len(flows)} that are not this agent's, such as {flows[0].text()}"
+            for bridge, flows in found.items()
+        }
+        if shown != self._foreign:
+            for name, text in shown.items():
+                LOG.warning("%s: %s", name, text)
+            self._foreign = shown
+            self.dataplane_changed()
+
+    async def _follow_links(self) -> None:
+        """Report a link that goes down or comes back."""
+        while True:
+            links = await asyncio.to_thread(self.read_links)
+            if links != self._links:
+                was_down = {link.device for link in self._links if not link.is_up}
+                for link in links:
+                    if not link.is_up:
+                        LOG.warning("link %s (%s): %s", link.device, link.use, link.state)
+                    elif link.device in was_down:
+                        LOG.info("link %s (%s) is up", link.device, link.use)
+                self._links = links
+                self.dataplane_changed()
+            await asyncio.sleep(self.intervals.check)
+
     async def _repair_drift(self) -> None:
         """Drift of flows, meters, filters and iptables rules, changed or deleted from outside: repaired and reported."""
         loop = asyncio.get_running_loop()
@@ -395,14 +434,16 @@ class L2Role:
                 self._queue.put(RECONCILE)  # it is no problem any more
             if whole:
                 compared = loop.time()
+                self._set_foreign(await asyncio.to_thread(self.read_foreign))
                 async with self._busy:
                     if self.reconciler.tables.retry_rejected():
                         self._queue.put(RECONCILE)
             if found:
-                self._last_repair = {
+                differences = {
                     name: f"{missing} missing or changed, {extra} too many" for name, (missing, extra) in found.items()
                 }
-                LOG.warning("drift was found and is repaired: %s", self._last_repair)
+                self._last_repair = repaired(differences)
+                LOG.warning("drift was found and is repaired: %s", differences)
                 catalog.DRIFT.inc(self.name, by=sum(missing + extra for missing, extra in found.values()))
                 self._queue.put(RECONCILE)
                 self.dataplane_changed()

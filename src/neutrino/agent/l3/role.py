@@ -22,7 +22,7 @@ from neutrino.agent.runtime.measures import Measure, of_daemons
 from neutrino.agent.runtime.namespaces import SERVICE
 from neutrino.agent.runtime.queue import URGENT, USUAL
 from neutrino.agent.runtime.reconcile_loop import ReconcileLoop
-from neutrino.agent.runtime.role import Drift, ObjectStatus, StatusReports, described
+from neutrino.agent.runtime.role import Drift, ObjectStatus, StatusReports, described, repaired
 from neutrino.agent.runtime.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
@@ -53,6 +53,7 @@ class L3Role:
     name: str = field(default="l3", init=False)
     _applied: dict[str, Router] = field(default_factory=dict, init=False)  # as last applied here
     _last_repair: dict[str, object] = field(default_factory=dict, init=False)
+    _foreign: dict[str, dict[str, str]] = field(default_factory=dict, init=False)  # by router: tables of others
 
     def __post_init__(self) -> None:
         self.desired = self.routers.desired
@@ -98,7 +99,8 @@ class L3Role:
 
     def describe(self) -> Iterable[agents.AgentState]:
         routers = self.desired.all()
-        problems = {**self._feed.state.problems_of(ROUTER), **self._loop.problems}
+        foreign = {name: text for each in self._foreign.values() for name, text in each.items()}
+        problems = {**self._feed.state.problems_of(ROUTER), **self._loop.problems, **foreign}
         values: dict[str, object] = {
             "routers": len(routers),
             "ex_gw_ports": sum((router.gateway is not None) + len(router.extra_gateways) for router in routers),
@@ -136,6 +138,7 @@ class L3Role:
             return [], ""
         serving = Serving(active=self.routers.is_active(router), failover=self.routers.failover(router))
         lines = [line for service in self.services for line in service.find(router, serving)]
+        lines += [f"{name}: {text}" for name, text in self.routers.foreign_tables(router).items()]
         return [*self.routers.find(router), *lines], ""
 
     # --- running ----------------------------------------------------------------------------------------------------
@@ -246,6 +249,7 @@ class L3Role:
             self._announcements.repeat(router)
         self._floating_ips.applied(router, active=self.ha.is_active(router))
         self._statuses.applied(router_id, statuses)
+        self._set_foreign(router_id, await asyncio.to_thread(self.routers.foreign_tables, router) if synced else {})
         problems += await self._notify_extensions(RouterResult(router_id, router))
         return "; ".join((*problems, *self.ha.conflict(router)))
 
@@ -266,6 +270,7 @@ class L3Role:
         self._floating_ips.forget(router_id)
         self._statuses.forget(router_id)
         self._applied.pop(router_id, None)
+        self._set_foreign(router_id, {})
         self._announcements.cancel(router_id)  # its addresses may be another host's by now
         return await self._notify_extensions(RouterResult(router_id))
 
@@ -297,12 +302,21 @@ class L3Role:
                 problems.append(f"extension {extension.name}: {error}")
         return problems
 
+    def _set_foreign(self, router_id: str, found: dict[str, str]) -> None:
+        if found == self._foreign.get(router_id, {}):
+            return
+        self._foreign.pop(router_id, None)
+        if found:
+            self._foreign[router_id] = found
+            LOG.warning("router %s: %s", router_id, "; ".join(f"{name}: {text}" for name, text in found.items()))
+        self.report_soon()
+
     def _log_changes(self, router_id: str, changes: int) -> None:
         LOG.info("router %s: %d changes applied", router_id, changes)
         if self._loop.is_drift(router_id):
             DRIFT.inc(self.name, by=changes)
             LOG.warning("router %s had drifted from its desired state: repaired by %d changes", router_id, changes)
-            self._last_repair = {"router": router_id, "changes": changes}
+            self._last_repair = repaired({"router": router_id, "changes": changes})
             self.report_soon()
 
     # --- announcements ----------------------------------------------------------------------------------------------

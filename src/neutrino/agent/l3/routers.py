@@ -38,6 +38,7 @@ from neutrino.dataplane.netlink.api import DeleteItem, NetlinkError, SetItem
 from neutrino.dataplane.netlink.values import Address, ProxyNeighbour, address
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.dataplane.process.api import ForeignProcess
+from neutrino.model.agents import FOREIGN
 from neutrino.model.routing import Router
 
 LOG = logging.getLogger(__name__)
@@ -171,6 +172,16 @@ class Routers:
             lines += [f"{name} has to be removed" for name in self._stale(router)]
             lines += self._fips.find(router)
         return lines
+
+    def foreign_tables(self, router: Router) -> dict[str, str]:
+        """Tables of others in the router's namespaces that drop packets, as problems. They are left alone."""
+        nft, found = self.services.nft, dict[str, str]()
+        for each in self._render(router) if nft is not None else ():
+            name = each.namespace.name
+            if nft is not None and self.services.exists(name) and (tables := nft.foreign_drops(name)):
+                what = f"nft tables that are not this agent's, and drop packets: {', '.join(tables)}"
+                found[f"{FOREIGN}tables in {name}"] = what
+        return found
 
     def remove(self, router_id: str) -> None:
         """All of a router that this host has, whatever its kind was."""

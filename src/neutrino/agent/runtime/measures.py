@@ -31,7 +31,14 @@ def watch(client: FeedClient, roles: Sequence[Measured]) -> None:
     catalog.OBJECTS.watch(lambda: {(kind,): len(objects) for kind, objects in client.state.objects.items()})
     snapshot = Snapshot(roles)
     for one in (
-        *(catalog.APPLIED_POSITION, catalog.QUEUE, catalog.PROBLEMS, catalog.DATAPLANE_UP, catalog.WIRED_PORTS),
+        *(
+            catalog.APPLIED_POSITION,
+            catalog.QUEUE,
+            catalog.PROBLEMS,
+            catalog.DATAPLANE_UP,
+            catalog.WIRED_PORTS,
+            catalog.LINK_UP,
+        ),
         *(catalog.FLOWS, catalog.DAEMONS, catalog.HA_ROUTERS, catalog.DHCP_REQUESTS, catalog.METADATA_REQUESTS),
         *(catalog.COMPARED_AT, catalog.COMPARED_PACKETS, catalog.COMPARED_DIFFERENCES, catalog.COMPARED_CHANGES),
     ):

@@ -1,6 +1,7 @@
 """The interface between the agent and its roles."""
 
 import dataclasses
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -95,6 +96,11 @@ def described(agent: AgentState, values: Mapping[str, object], problems: Mapping
     listed = {shortened(key): shortened(text) for key, text in sorted(problems.items())[:MAX_PROBLEMS]}
     bounded = {key: shortened(value) if isinstance(value, str) else value for key, value in values.items()}
     return dataclasses.replace(agent, configurations={**agent.configurations, **bounded, PROBLEMS: listed})
+
+
+def repaired(what: Mapping[str, object]) -> dict[str, object]:
+    """A repair of drift as it is reported, with the present time."""
+    return {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **what}
 
 
 def held(agent: AgentState, causes: Mapping[str, str], compared: Compared | None = None) -> AgentState:

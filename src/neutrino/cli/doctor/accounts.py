@@ -10,6 +10,7 @@ from typing import Final
 from neutrino.cli.doctor.subject import SERVER, Subject
 
 READ: Final = ("-r",)
+CHANGE: Final = ("-r", "-w")
 USE: Final = ("-r", "-w", "-x")  # of a directory
 SECONDS: Final = 10.0
 

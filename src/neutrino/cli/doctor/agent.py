@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 from oslo_config import cfg
 
+from neutrino.agent.config import feed_addresses
 from neutrino.agent.dhcp.network import NAMESPACE_KIND
 from neutrino.agent.l3.names import FIP_KIND, ROUTER_KIND, SNAT_KIND
 from neutrino.agent.runtime.role import START, Drift
@@ -27,10 +28,10 @@ from neutrino.cli.doctor.ovsdb_client import NotReachable, several
 from neutrino.cli.doctor.subject import CACHE, Subject
 from neutrino.cli.errors import one_line
 from neutrino.dataplane.ovsdb.api import OvsdbError
-from neutrino.diagnosis import host_problems
+from neutrino.diagnosis import host_problems, machine_problems
 from neutrino.diagnosis.problems import Finding
 from neutrino.errors import OperatorError
-from neutrino.feed.address import Address, parse, short_path
+from neutrino.feed.address import Address, short_path
 from neutrino.feed.credential_file import CredentialFile
 from neutrino.feed.messages import HOST_HEADER
 
@@ -55,8 +56,12 @@ def feed(subject: Subject) -> Iterator[Finding]:
     except ValueError as error:
         yield host_problems.FEED_REFUSED(f"[feed] credential_file = {conf.feed.credential_file}: {error}")
         return
-    for text in conf.feed.server:
-        address = parse(text, tls=True)
+    try:
+        addresses = feed_addresses(conf)
+    except OperatorError as error:  # an agent would not start: the credential is not sent in clear here either
+        yield machine_problems.CONFIGURATION_INVALID(str(error))
+        return
+    for address in addresses:
         try:
             answer = _upgrade(address, conf, credential)
         except ssl.SSLCertVerificationError as error:

@@ -38,6 +38,7 @@ CHECKS: Final = (
     Check("openvswitch", (HOST,), f"{_HERE}.openvswitch:openvswitch", "connection, version, datapath, bridges"),
     Check("feed", (HOST,), f"{_HERE}.agent:feed", "connection, credential and clock of the servers"),
     Check("agent", (HOST,), f"{_HERE}.agent:agent", "the agent's process and its last state"),
+    Check("links", (HOST,), f"{_HERE}.links:links", "links of the underlay and of physical networks"),
     Check("underlay", (HOST,), f"{_HERE}.underlay:underlay", "tunnel address, MTU to the other hosts", 90.0),
     Check("tunnels", (HOST,), f"{_HERE}.openvswitch:tunnels", "errors and counters of tunnels"),
     Check("drift", (HOST,), f"{_HERE}.agent:find_drift", "differences from the desired state", 60.0),

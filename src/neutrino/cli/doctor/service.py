@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import socket
 import urllib.error
 import urllib.request
@@ -12,6 +13,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from neutrino.cli.doctor.accounts import CHANGE, program_account
 from neutrino.cli.doctor.files import sqlite_file
 from neutrino.cli.doctor.subject import Subject
 from neutrino.cli.preflight import cause
@@ -31,6 +33,8 @@ SKEW_SECONDS: Final = 5.0
 CONNECT_SECONDS: Final = 3.0
 LARGE_FILE: Final = 2**30  # bytes: reading all of a larger database would take longer than a check may
 MAX_LISTED: Final = 10
+# What database servers say of a database that does not exist: PostgreSQL, MariaDB and MySQL.
+_NO_DATABASE: Final = re.compile(r'database "[^"]*" does not exist|Unknown database')
 _NOW = {
     "postgresql": sa.text("SELECT extract(epoch FROM clock_timestamp())"),
     "mysql": sa.text("SELECT UNIX_TIMESTAMP(NOW(6))"),
@@ -60,14 +64,19 @@ def database(subject: Subject) -> Iterator[Finding]:
     conf = subject.conf
     path = sqlite_file(conf)
     if path and not os.path.exists(path):  # connecting would create it
-        yield server_problems.SCHEMA_OLD(f"the database {path} does not exist yet")
+        yield server_problems.DATABASE_MISSING(f"the database {path} does not exist")
         return
+    if path and (reason := _unwritable(subject, path)):
+        yield server_problems.DATABASE_FILE_READ_ONLY(f"the database {path} cannot be written: {reason}", path=path)
     with _opened(conf) as db:
         shown = path or db.url.render_as_string(hide_password=True)
         try:
             version = schema.version(db)
         except (sa.exc.SQLAlchemyError, errors.ApiError, OSError) as error:
-            yield server_problems.DATABASE_UNREACHABLE(f"the database {shown} cannot be used: {cause(error)}")
+            text = cause(error)
+            is_missing = _NO_DATABASE.search(text) is not None
+            problem = server_problems.DATABASE_MISSING if is_missing else server_problems.DATABASE_UNREACHABLE
+            yield problem(f"the database {shown} cannot be used: {text}")
             return
         yield from _read_only(db, shown)
         if version != schema.HEAD:
@@ -84,6 +93,18 @@ def database(subject: Subject) -> Iterator[Finding]:
             return
         yield from _duplicates(db)
         yield from _quotas(db)
+
+
+def _unwritable(subject: Subject, path: str) -> str:
+    """Why SQLite cannot write its file; empty if it can. Beside the file it creates others in the directory."""
+    account = program_account(subject)
+    for place in (path, os.path.dirname(os.path.abspath(path))):
+        if os.statvfs(place).f_flag & os.ST_RDONLY:
+            return "its file system is mounted read-only"
+        may = os.access(place, os.R_OK | os.W_OK) if account is None else account.may(place, CHANGE)
+        if not may:
+            return f"user {'of this command' if account is None else account.name} may not write {place}"
+    return ""
 
 
 def _read_only(db: Database, shown: str) -> Iterator[Finding]:

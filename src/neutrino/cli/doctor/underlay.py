@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from neutrino.agent.l2.links import UNDERLAY
+from neutrino.cli.doctor.links import down
 from neutrino.cli.doctor.machine import Machine
 from neutrino.cli.doctor.subject import Subject
 from neutrino.diagnosis import host_problems
@@ -56,6 +58,8 @@ def underlay(subject: Subject) -> Iterator[Finding]:
         if not _same(host.tunneling_ip, local) and ipaddress.ip_address(host.tunneling_ip).version == family
     ][:MAX_PEERS]
     if not peers:
+        return
+    if any(use == UNDERLAY for _, use, _ in down(subject)):  # the check of links states it; no peer can answer
         return
     if machine.which("ping") is None:
         yield host_problems.MTU_UNKNOWN("ping is not installed")

@@ -9,7 +9,7 @@ from neutrino.model.objects import Values
 MAX_HOSTS = 50  # without a problem; all of them with --all
 MAX_PROBLEMS = 20
 PROCESS_COLUMNS = ("SERVER", "PROCESS", "PID", "RELEASE", "STARTED", "LAST SEEN")
-HOST_COLUMNS = ("HOST", "ROLES", "ALIVE", "DATAPLANE", "BEHIND", "LAST REPORT", "LAST REPAIR", "PROBLEMS")
+HOST_COLUMNS = ("HOST", "ROLES", "ALIVE", "FEED", "DATAPLANE", "BEHIND", "LAST REPORT", "LAST REPAIR", "PROBLEMS")
 
 
 def render(status: Values, width: int = 100, *, every_host: bool = False) -> list[str]:
@@ -73,6 +73,7 @@ def _host(host: Values) -> tuple[str, ...]:
         host["name"],
         roles,
         "yes" if alive == len(agents) else ("no" if not alive else f"{alive} of {len(agents)}"),
+        host.get("connection") or "-",
         "-" if not planes else ("up" if all(plane == "up" for plane in planes) else "down"),
         str(max(behind)) if behind else "-",
         duration(max(agent["heartbeat_seconds_ago"] for agent in agents)) + " ago",

@@ -223,6 +223,10 @@ class Nft(Protocol):
         """All tables of ours by `Table.path`, in one run of nft."""
         ...
 
+    def foreign_drops(self, namespace: str) -> tuple[str, ...]:
+        """The paths of tables that are not ours and drop packets, or some of them; sorted."""
+        ...
+
     def apply(self, namespace: str, plan: TablePlan) -> None:
         """Apply a plan in one transaction.
 

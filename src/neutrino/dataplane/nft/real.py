@@ -24,6 +24,8 @@ from neutrino.dataplane.nft.elements import element_from_json, key_of, type_from
 from neutrino.dataplane.program import ProgramError, run_program
 from neutrino.model.objects import Object
 
+_DROPS = frozenset({"drop", "reject"})  # statements
+
 
 @dataclasses.dataclass(frozen=True)
 class RealNft:
@@ -38,6 +40,17 @@ class RealNft:
             if table in NAMES:  # tables of others in the namespace are not ours to compare
                 by_path.setdefault(f"{value['family']} {table}", []).append(item)
         return {path: _table_state(items) for path, items in by_path.items()}
+
+    def foreign_drops(self, namespace: str) -> tuple[str, ...]:
+        found = set[str]()
+        for item in json.loads(self._run(namespace, ["-j", "-n", "list", "ruleset"]))["nftables"]:
+            match item:
+                case {"chain": {"family": family, "table": table, "policy": "drop"}} if table not in NAMES:
+                    found.add(f"{family} {table}")
+                case {"rule": {"family": family, "table": table, "expr": expressions}} if table not in NAMES:
+                    if any(_DROPS & each.keys() for each in expressions if isinstance(each, dict)):
+                        found.add(f"{family} {table}")
+        return tuple(sorted(found))
 
     def apply(self, namespace: str, plan: TablePlan) -> None:
         if not plan:

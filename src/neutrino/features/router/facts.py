@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection
 from neutrino.diagnosis.facts import NAMED, Facts
 from neutrino.features.router.tables import floatingips, router_l3_agents, router_ports, routers
 from neutrino.model.routing import ACTIVE
+from neutrino.server.db.tables import agents
 from neutrino.server.hosts.registry import timestamp
 from neutrino.server.status.reader import Query, counts, named, objects
 
@@ -20,6 +21,9 @@ _ROUTERS = sa.select(routers.c.status, routers.c.ha, routers.c.distributed, sa.f
 )
 _has_ports = sa.exists().where(router_ports.c.router_id == routers.c.id)
 _has_l3_agent = sa.exists().where(router_l3_agents.c.router_id == routers.c.id)
+_has_enabled_l3_agent = sa.exists().where(
+    router_l3_agents.c.router_id == routers.c.id, router_l3_agents.c.agent_id == agents.c.id, agents.c.admin_state_up
+)
 _instances = (
     sa.select(
         *(routers.c[name] for name in ("id", "name", "created_at", "updated_at")),
@@ -44,6 +48,9 @@ _PROBLEMS: Mapping[str, Query] = {
         sa.not_(_has_l3_agent),
         # A distributed router without a gateway needs no L3 agent of its own: it is where its instances are.
         sa.or_(sa.not_(routers.c.distributed), routers.c.gw_port_id.is_not(None)),
+    ),
+    "routers_of_disabled_agents": named(routers).where(
+        routers.c.admin_state_up, _has_ports, _has_l3_agent, sa.not_(_has_enabled_l3_agent)
     ),
     "ha_routers": sa.select(_instances.c.id, _instances.c.name, _instances.c.active_instances)
     .where(

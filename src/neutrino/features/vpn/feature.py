@@ -2,11 +2,11 @@
 
 from oslo_config import cfg
 
-from neutrino.diagnosis.problems import Problem
 from neutrino.features.flavors.resources import VPN
 from neutrino.features.vpn import resources, tables, takeover, uses, views
 from neutrino.features.vpn.connections import IpsecSiteConnections
 from neutrino.features.vpn.endpoint_groups import EndpointGroups
+from neutrino.features.vpn.facts import VPN_DOWN, add_facts
 from neutrino.features.vpn.feed import FEED
 from neutrino.features.vpn.policies import IkePolicies, IpsecPolicies
 from neutrino.features.vpn.services import VpnServices
@@ -82,12 +82,7 @@ FEATURES = (
         feed=FEED,
         host_reports=host_reports,
         trace=(read_part,),
-        problems=(
-            Problem(
-                "vpn-down",
-                "The VPN connection to the destination has no tunnel, and nothing is sent in clear.",
-                "openstack vpn ipsec site connection show has its status; the log of charon is on the gateway's host.",
-            ),
-        ),
+        facts=add_facts,
+        problems=(VPN_DOWN,),
     ),
 )

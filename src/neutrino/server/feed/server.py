@@ -21,7 +21,7 @@ from websockets.asyncio.server import ServerConnection, serve, unix_serve
 
 from neutrino import private
 from neutrino.configuration.options import Configuration
-from neutrino.diagnosis.facts import FEED_PROCESS
+from neutrino.diagnosis.facts import FEED_PROCESS, HOSTS
 from neutrino.feed.address import Address, short_path
 from neutrino.feed.messages import MAX_BYTES, Answer, HostReport, Query, Traffic
 from neutrino.metrics import catalog as metrics
@@ -33,7 +33,12 @@ from neutrino.server.db.session import Database
 from neutrino.server.events.notifications import notifier_from_conf
 from neutrino.server.feed import cloud_metrics
 from neutrino.server.feed.change_log import BATCH, ChangeReader, Head, LogReplaced, Pace, Row
-from neutrino.server.feed.connections.admission import DATABASE_ERRORS, Admission, LimitedConnection
+from neutrino.server.feed.connections.admission import (
+    DATABASE_ERRORS,
+    Admission,
+    LimitedConnection,
+    source_address,
+)
 from neutrino.server.feed.connections.credentials import KIND, Credentials
 from neutrino.server.feed.connections.listeners import addresses, owned_socket, server_tls
 from neutrino.server.feed.connections.session import HostSession
@@ -108,12 +113,18 @@ class FeedServer:
         self.fanout = Fanout(sources.kinds)
         self.listening: list[Address] = []  # with the ports that the kernel chose
         self.on_listening: Callable[[], object] = lambda: None
+        self.on_changed_hosts: Callable[[], object] = lambda: None  # what `describe` says of hosts has changed
+        self._admission.on_refused = lambda: self.on_changed_hosts()
 
     def describe(self) -> Object:
         """What `GET /v2.0/status` shows of this process; called from a thread of its own."""
-        hosts = {session.host for session in tuple(self._sessions)}
-        refused = self._admission.refusals.recent()
-        return {"connected_hosts": len(hosts), "position": self.fanout.position, "refused_hosts": refused}
+        hosts = sorted({session.host for session in tuple(self._sessions) if session.is_welcome})
+        return {
+            "connected_hosts": len(hosts),
+            "position": self.fanout.position,
+            HOSTS: hosts,
+            **self._admission.refusals.recent(),
+        }
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set."""
@@ -343,6 +354,8 @@ class FeedServer:
             self._frames.setdefault(host, asyncio.Lock()),
             self._sources.statuses,
         )
+        session.on_welcome = self.on_changed_hosts
+        session.on_refused = functools.partial(self._refused, host, source_address(connection.remote_address))
         self._sessions.add(session)
         self._by_host[host] += 1
         try:
@@ -352,6 +365,12 @@ class FeedServer:
             self._by_host[host] -= 1
             if not self._by_host[host]:
                 del self._by_host[host], self._frames[host]
+            self.on_changed_hosts()
+
+    def _refused(self, host: str, address: str, reason: str) -> None:
+        """A host with a valid credential is refused, as with a role that it may not have."""
+        self._admission.refusals.add(host, address, reason)
+        self.on_changed_hosts()
 
     async def _write_reports(self, host: str, reports: Sequence[HostReport]) -> list[str]:
         reports = [self._routers.own(host, each) if isinstance(each, Traffic) else each for each in reports]
@@ -428,6 +447,7 @@ def run(conf: Configuration, ready: Callable[[], object] = lambda: None, *, alon
     process.start()
     try:
         server.on_listening = ready
+        server.on_changed_hosts = process.soon
         with cloud_metrics.serving(conf, db, alone=alone):
             asyncio.run(_serve(server))
     finally:

@@ -1,7 +1,8 @@
 """The rows of server processes: each API worker and each feed process writes the time to its own row.
 
-One short statement every INTERVAL seconds, in a thread: no request writes or waits. A process that ends deletes its row; of
-one that was killed the row stays until a new process of the same machine finds its pid gone, or a sweep finds it too old.
+One short statement every INTERVAL seconds, or `soon` after what it shows has changed, in a thread: no request writes or
+waits. A process that ends deletes its row; of one that was killed the row stays until a new process of the same machine
+finds its pid gone, or a sweep finds it too old.
 """
 
 import logging
@@ -27,6 +28,7 @@ LOG = logging.getLogger(__name__)
 INTERVAL: Final = 10.0  # seconds: SILENT_AFTER of diagnosis/facts.py is several of them
 REMOVED_AFTER: Final = 3600.0
 STOP_SECONDS: Final = 2.0
+PAUSE: Final = 0.5  # seconds between two writes: thousands of hosts that reconnect at once cost a few
 START: Final = "start"  # in `details`: by it a pid that was given to another program is told apart
 Details = Callable[[], Values]
 
@@ -43,6 +45,7 @@ class ServerProcess:
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
+        self._due = threading.Event()
         self._thread: threading.Thread | None = None
         self._started_at = ""
         self.id = ""  # given at the start: what is assembled before a fork is shared by several processes
@@ -52,9 +55,14 @@ class ServerProcess:
         self._thread = threading.Thread(target=self._run, daemon=True, name="server-process")
         self._thread.start()
 
+    def soon(self) -> None:
+        """Write the row without waiting for the interval to end: what it shows has changed."""
+        self._due.set()
+
     def stop(self) -> None:
         """End the thread and delete the row; nothing if it was not started. Call it before the database is closed."""
         self._stop.set()
+        self._due.set()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
             self._thread = None
@@ -64,8 +72,10 @@ class ServerProcess:
         self._try(self.remove_ended)
         self.db.release()  # a connection less at the database server
         while not self._stop.is_set():
+            self._due.clear()  # before the details are read: a change meanwhile is written by the next round
             self._try(self.write)
-            self._stop.wait(INTERVAL)
+            if not self._stop.wait(PAUSE):
+                self._due.wait(INTERVAL - PAUSE)
 
     def _try(self, work: Callable[[], None]) -> None:
         """A database that does not respond must not end the thread, and is logged by the requests that need it."""

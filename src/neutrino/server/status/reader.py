@@ -56,6 +56,11 @@ def named(table: sa.Table, *more: sa.ColumnElement[object], name: str = "name") 
 
 _serves_dhcp = sa.exists().where(subnets.c.network_id == networks.c.id, subnets.c.enable_dhcp)
 _has_dhcp_agent = sa.exists().where(network_dhcp_agents.c.network_id == networks.c.id)
+_has_enabled_dhcp_agent = sa.exists().where(
+    network_dhcp_agents.c.network_id == networks.c.id,
+    network_dhcp_agents.c.agent_id == agents.c.id,
+    agents.c.admin_state_up,
+)
 _NAMED: Mapping[str, Query] = {
     "ports_with_failed_binding": named(ports, ports.c.host).where(ports.c.vif_type == BINDING_FAILED),
     "ports_not_wired": named(ports, ports.c.host).where(
@@ -67,6 +72,9 @@ _NAMED: Mapping[str, Query] = {
     ),
     "ports_in_error": named(ports, ports.c.host).where(ports.c.status == "ERROR"),
     "networks_without_dhcp": named(networks).where(_serves_dhcp, sa.not_(_has_dhcp_agent)),
+    "networks_of_disabled_agents": named(networks).where(
+        _serves_dhcp, _has_dhcp_agent, sa.not_(_has_enabled_dhcp_agent)
+    ),
 }
 
 

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
+from neutrino.diagnosis.facts import REFUSED, UNKNOWN_LOGIN, WRONG_CREDENTIAL
 from neutrino.feed.messages import HOST_HEADER
 from neutrino.model.objects import Object
 from neutrino.server import errors
@@ -34,6 +35,8 @@ MAX_UNAUTHENTICATED: Final = 256  # connections of one address without a credent
 MAX_UNAUTHENTICATED_ALL: Final = 4096
 MAX_REFUSED_HOSTS: Final = 100
 REFUSED_SECONDS: Final = 300.0  # a host whose credential is wrong tries several times a minute
+MAX_SHOWN_NAME: Final = 64  # characters of a name that a stranger chose
+MAX_REASON: Final = 300  # characters: it may quote the host
 
 
 @dataclass(slots=True)
@@ -123,27 +126,53 @@ class LimitedConnection(ServerConnection):
             self._limits.leave(counted)
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    name: str
+    address: str
+    at: float
+    reason: str = WRONG_CREDENTIAL
+
+    def shown(self) -> Object:
+        return {"address": self.address, "at": round(self.at), "reason": self.reason}
+
+
 @dataclass(slots=True)
 class Refusals:
-    """The last refused logins under the names of known hosts, for `GET /v2.0/status`: which host, from where, when."""
+    """The last refused logins for `GET /v2.0/status`: which host, from where, when, and why.
+
+    Names of known hosts alone are kept. Of all logins under other names, which strangers may choose, only the last one is.
+    """
 
     clock: Callable[[], float] = time.time
-    _by_host: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _by_host: dict[str, Refusal] = field(default_factory=dict)
+    _unknown: Refusal | None = None
 
-    def add(self, host: str, address: str) -> None:
-        self._by_host.pop(host, None)  # re-inserted at the end: the dict is in order of the last refusal
-        self._by_host[host] = address or "a local socket", self.clock()
+    def add(self, host: str, address: str, reason: str = WRONG_CREDENTIAL) -> bool:
+        """Return whether the host was not refused before, or for another reason."""
+        before = self._by_host.pop(host, None)  # re-inserted at the end: the dict is in order of the last refusal
+        self._by_host[host] = Refusal(host, address or "a local socket", self.clock(), reason[:MAX_REASON])
         if len(self._by_host) > MAX_REFUSED_HOSTS:
             del self._by_host[next(iter(self._by_host))]
+        return before is None or before.reason != self._by_host[host].reason
+
+    def add_unknown(self, name: str, address: str) -> bool:
+        """Return whether it is the first one."""
+        before, shown = self._unknown, "".join(each for each in name if each.isprintable())[:MAX_SHOWN_NAME]
+        self._unknown = Refusal(shown, address or "a local socket", self.clock())
+        return before is None
 
     def forget(self, host: str) -> None:
         self._by_host.pop(host, None)
 
-    def recent(self) -> dict[str, Object]:
+    def recent(self) -> Object:
         """May be called in any thread."""
         since = self.clock() - REFUSED_SECONDS
-        found = tuple(self._by_host.copy().items())
-        return {host: {"address": address, "at": round(at)} for host, (address, at) in found if at >= since}
+        found, unknown = tuple(self._by_host.copy().values()), self._unknown
+        shown: Object = {REFUSED: {each.name: each.shown() for each in found if each.at >= since}}
+        if unknown is not None and unknown.at >= since:
+            shown[UNKNOWN_LOGIN] = {"name": unknown.name, **unknown.shown()}
+        return shown
 
 
 class Admission:
@@ -152,6 +181,7 @@ class Admission:
         self._read = read
         self.limits = LoginLimits(time.monotonic)
         self.refusals = Refusals()
+        self.on_refused: Callable[[], object] = lambda: None  # a host is refused that was not before
         self._credentials: Mapping[str, HostCredential] = {}
         self._lookup: asyncio.Task[None] | None = None
         self._last_lookup = -LOOKUP_SECONDS
@@ -181,8 +211,14 @@ class Admission:
         if known is None:
             name = host[:255].encode("ascii", "backslashreplace").decode()
             LOG.warning("login as host %s from %s refused: wrong credential", name, address or "a local socket")
-            if host in self._credentials:  # others are names that a stranger chose
+            # Every one is not worth a write of the row that shows them: an attacker could make many.
+            is_new = (
                 self.refusals.add(host, address)
+                if host in self._credentials
+                else self.refusals.add_unknown(name, address)
+            )
+            if is_new:
+                self.on_refused()
             return connection.respond(http.HTTPStatus.UNAUTHORIZED, "this is not the host's credential\n")
         connection.admitted = host, known
         self.refusals.forget(host)

@@ -21,7 +21,7 @@ from neutrino.server import errors
 from neutrino.server.feed.connections.credentials import HostCredential
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.queues import Pending
-from neutrino.server.feed.reports.rules import Statuses, refusal, without_oversized
+from neutrino.server.feed.reports.rules import Statuses, one_line, refusal, without_oversized
 
 LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
@@ -70,6 +70,8 @@ class HostSession:
         self._reported_lag = 0  # positions that the host had not applied at its last report
         self._queries: list[m.Query] = []  # to send
         self.is_welcome = False  # `hello` was accepted
+        self.on_welcome: Callable[[], object] = lambda: None
+        self.on_refused: Callable[[str], object] = lambda reason: None
 
     async def run(self, server: str, database: str) -> None:
         try:
@@ -82,6 +84,7 @@ class HostSession:
                     self._due.set()  # `synced` is sent also where nothing differs
                     self.is_welcome = True  # with the next line: a query is sent by it, or by the server from now on
                     self.ask(self._open_queries(self.host))
+                    self.on_welcome()
                     await self._talk()
         except ConnectionClosed:
             pass
@@ -177,7 +180,8 @@ class HostSession:
         return ""
 
     async def _refuse(self, reason: str) -> None:
-        LOG.warning("host %s is refused: %s", self.host, reason)
+        LOG.warning("host %s is refused: %s", self.host, one_line(reason))
+        self.on_refused(one_line(reason))
         await self._send([m.Refused(reason=reason)])
         await self._connection.close(1008, reason[:100])
 

@@ -78,6 +78,8 @@ _TYPES: Final[Mapping[str, Any]] = {
     "integration_bridge": _Name,
     "agent_mode": Literal["legacy", "dvr", "dvr_snat", "dvr_no_external"],
     "dataplane": _Text,
+    "links": dict[_Name, dict[Literal["use", "state"], _Name]],
+    "respawned": dict[_Text, _Text],
     # Names in it are the host's own: it must be able to report a problem with any object, whatever its id.
     "problems": dict[_Text, _Text] | list[_Text],
     **dict.fromkeys(("tunneling_ip", "vhostuser_socket_dir", "gateway_external_network_id"), str | None),
@@ -88,7 +90,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("devices", "ancillary_devices", "networks", "subnets", "ports", "routers"), _Number),
     **dict.fromkeys(("ex_gw_ports", "interfaces", "floating_ips"), _Number),
 }
-_FREE_TEXT: Final = frozenset({"dataplane", "problems"})  # of any characters
+_FREE_TEXT: Final = frozenset({"dataplane", "problems", "respawned"})  # of any characters
 _Configurations = msgspec.defstruct("_Configurations", [(key, cls | UnsetType, UNSET) for key, cls in _TYPES.items()])
 
 
