@@ -147,6 +147,88 @@ def test_a_foreign_namespace_and_a_port_without_an_object(site: Lab, namespace: 
     assert findings[0]["fix"].startswith(f"If nothing uses it: ip netns delete {namespace}")
 
 
+@pytest.fixture
+def quick(site: Lab) -> Iterator[Lab]:
+    """The agent of h1 looks at links and flows often."""
+    site.stop_agent("h1")
+    site.start_agent("h1", {"agent": {"check_interval": 0.5, "repair_interval": 2}})
+    yield site
+    site.stop_agent("h1")
+    site.start_agent("h1", {})
+
+
+def problems(lab: Lab, host: str = "h1") -> dict[str, str]:
+    """Those of a host in the status, by their kind."""
+    return {
+        each["kind"]: each["what"] for each in json.loads(status(lab, "--json").out)["problems"] if each["host"] == host
+    }
+
+
+def verify(lab: Lab, host: str) -> Done:
+    done = lab.run(host, lab.agent_command(host, "verify"), check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_links_that_are_down(quick: Lab) -> None:
+    """Disabled on the host, and without carrier as its peer in the fabric is: both are named by status and doctor."""
+    assert doctor(quick, "h1", "--only", "links") == (0, [])
+    quick.run("h1", ["ip", "link", "set", UNDERLAY, "down"])
+    run(host_command(quick.holder(FABRIC), ["ip", "link", "set", "h1-provider", "down"]))
+    try:
+        wait_until(lambda: "link-down" in problems(quick), 30, "the status does not know it")
+        wanted = (
+            "the link of provider (physical network physnet1) is down: no carrier",
+            f"the link of {UNDERLAY} (underlay) is down: disabled",
+        )
+        wait_until(lambda: all(text in status(quick).out for text in wanted), 30, "not both are named")
+        assert status(quick).status == 1
+        _, findings = doctor(quick, "h1", "--only", "links,underlay")
+        assert kinds(findings) == {"link-down"}, "neither a route nor a firewall is blamed"
+        assert {each["what"] for each in findings} == set(wanted)
+    finally:
+        quick.run("h1", ["ip", "link", "set", UNDERLAY, "up"])
+        run(host_command(quick.holder(FABRIC), ["ip", "link", "set", "h1-provider", "up"]))
+    wait_until(lambda: "link-down" not in problems(quick), 30, "it is a problem still")
+
+
+def test_a_flow_of_another_program_that_cuts_traffic(quick: Lab) -> None:
+    """Status, doctor and verify name it; the agent leaves it alone."""
+    assert verify(quick, "h1").status == 0
+    quick.run("h1", ["ovs-ofctl", "add-flow", "br-int", "cookie=0x666,table=0,priority=60000,ip,actions=drop"])
+    try:
+        wait_until(lambda: "foreign-rules" in problems(quick), 30, "the status does not know it")
+        assert "foreign flows on br-int: 1 that are not this agent's, such as cookie=0x666" in str(problems(quick))
+        done = verify(quick, "h1")
+        assert done.status == 1
+        assert "foreign flow on br-int: cookie=0x666,table=0,priority=60000,ip actions=drop" in done.out
+        assert "drift" in kinds(doctor(quick, "h1", "--only", "drift")[1])
+        assert "cookie=0x666" in quick.run("h1", ["ovs-ofctl", "dump-flows", "br-int", "cookie=0x666/-1"]).stdout
+    finally:
+        quick.run("h1", ["ovs-ofctl", "del-flows", "br-int", "cookie=0x666/-1"])
+    wait_until(lambda: problems(quick) == {}, 30, "it is a problem still")
+    assert verify(quick, "h1").status == 0
+
+
+def test_a_stopped_agent_is_one_problem_at_once(site: Lab) -> None:
+    """Long before agent_down_time, by its connection; and a credential that does not fit is named instead."""
+    # A feed that has just started waits for its hosts.
+    wait_until(lambda: "connected" in status(site).out and not problems(site, "h2"), 60, "h2 is not well")
+    site.stop_agent("h2")
+    wait_until(lambda: bool(problems(site, "h2")), 30, "the status does not know it")
+    assert {*problems(site, "h2")} == {"host-disconnected"}
+    shown = status(site)
+    assert (shown.status, shown.out.splitlines()[0].partition(";")[0]) == (1, "DEGRADED: 1 problem")
+    assert re.search(r"^h2 .* late ", shown.out, re.MULTILINE)
+    wrong = site.paths.state / "wrong-credential"
+    wrong.write_text("x" * 43)
+    wrong.chmod(0o600)
+    site.start_agent("h2", {"feed": {"credential_file": wrong}}, wait=False)
+    wait_until(lambda: {*problems(site, "h2")} == {"feed-credential-refused"}, 30, "the refusal is not named alone")
+    site.stop_agent("h2")
+    site.start_agent("h2", {})
+    wait_until(lambda: problems(site, "h2") == {}, 30, "it is a problem still")
+
+
 def test_stopped_processes(site: Lab) -> None:
     """First the switch, then its database, then the server: each is named, and nothing hangs."""
     site.stop_ovs("h1", database=False)
