@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.cli.history.command import lines
+from neutrino.cli.history.command import COLLECTIONS, lines
 from neutrino.cli.main import main
+from neutrino.server import features
+from neutrino.server.db import tables as t
 from tests.support.neutrino import Caller, Neutrino
 from tests.support.process import wait_until
 
@@ -61,6 +63,35 @@ def test_errors(
 ) -> None:
     assert run(server, *words) == status
     assert text in capsys.readouterr().err
+
+
+def test_every_kind_of_the_log_is_known() -> None:
+    """Also those of features: a name is looked up in a collection that the API has."""
+    assert features.installed()
+    assert set(COLLECTIONS) == {"agent", *(history.kind for history in t.histories().values())}
+
+
+def test_a_trunk_by_name(server: Neutrino, api: Caller, capsys: pytest.CaptureFixture[str]) -> None:
+    port = api.create("port", network_id=api.create("network")["id"])
+    made = api.create("trunk", port_id=port["id"], name="uplink")
+
+    def found() -> list[str]:
+        capsys.readouterr()
+        assert run(server, "--json", "trunk", "uplink") == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["object_id"] == made["id"]
+        return [row["action"] for row in answer["changes"]]
+
+    wait_until(lambda: found()[:1] == ["created"], timeout=30, what="the history", failed=lambda: None)
+
+
+@pytest.mark.parametrize("kind", sorted(kind for kind, collection in COLLECTIONS.items() if collection))
+def test_each_collection_exists(kind: str, server: Neutrino, api: Caller, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(server, kind, "nothing") == 1
+    assert f"there is no {kind.replace('_', ' ')} named nothing" in capsys.readouterr().err
+    answer = api("GET", f"/v2.0/{COLLECTIONS[kind]}")
+    assert answer.status_code == 200, answer.text
+    assert COLLECTIONS[kind].rpartition("/")[2].replace("-", "_") in answer.json()
 
 
 def test_two_objects_of_one_name(server: Neutrino, api: Caller, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -339,6 +341,56 @@ def test_a_hybrid_port_has_a_bridge_of_its_own(vms: Command) -> None:
 def _bridged(lab: Lab, host: str, bridge: str) -> Sequence[str]:
     lines = lab.run(host, ["ip", "-brief", "link", "show", "master", bridge]).stdout.splitlines()
     return [line.split("@")[0].split()[0] for line in lines]
+
+
+def test_the_words_of_vm(vms: Command) -> None:
+    assert vms("vm", "create", "vm1", "--network", "blue", "--address", "10.0.0.77").stdout.startswith("vm1 on ")
+    assert "10.0.0.77" in vms("vm", "list").stdout
+    found = json.loads(vms("status", "--json").stdout)
+    (vm,) = (vm for vm in found["vms"] if vm["name"] == "vm1")
+    assert (vm["addresses"], vm["status"], found["healthy"]) == (["10.0.0.77"], "ACTIVE", True)
+    assert vms("vm", "exec", "vm1", "--", "ip", "-brief", "address").stdout.count("10.0.0.77") == 1
+    assert vms("vm", "delete", "vm1").stdout == "vm1 is deleted\n"
+    assert vms("vm", "list").stdout == ""
+
+
+def test_faults_on_purpose(vms: Command) -> None:
+    """Each is caused by a command, and mended by one; what was broken is seen by another program."""
+    lab = Lab.open(vms.state)
+
+    def host(name: str) -> dict[str, Any]:
+        (found,) = (host for host in json.loads(vms("status", "--json").stdout)["hosts"] if host["name"] == name)
+        return found
+
+    agent = host("h2")["agent"]
+    assert vms("agent", "stop", "h2").stdout == "the agent of h2 has ended\n"
+    assert (host("h2")["agent"], vms("status", "--json").returncode) == (None, 1)
+    assert vms("agent", "stop", "h2").stdout == "the agent of h2 did not run\n"
+    assert "is alive after" in vms("agent", "start", "h2").stdout
+    assert vms("agent", "start", "h2").stdout == "the agent of h2 runs already\n"
+    assert "is alive after" in vms("agent", "restart", "h2", "--kill").stdout
+    assert host("h2")["agent"] not in (None, agent)
+
+    assert "is cut" in vms("link", "h1", "down").stdout
+    assert "NO-CARRIER" in vms("exec", "h1", "--", "ip", "link", "show", "underlay").stdout
+    assert "NO-CARRIER" not in vms("exec", "h1", "--", "ip", "link", "show", "provider").stdout
+    assert "is restored" in vms("link", "h1", "up").stdout
+    assert "NO-CARRIER" not in vms("exec", "h1", "--", "ip", "link", "show", "underlay").stdout
+    assert "there is no host h9" in vms.refused("link", "h9", "down")
+
+    assert vms("server", "stop").stdout == "the server has ended\n"
+    assert not lab.api.responds()
+    assert vms("server", "stop").stdout == "the server did not run\n"
+    assert "responds after" in vms("server", "start").stdout
+    assert lab.api.responds()
+
+    assert re.match(r"h2 is dead: [1-9]\d* processes are killed", vms("host", "kill", "h2").stdout)
+    dead = host("h2")
+    assert (dead["agent"], dead["ovs_vswitchd"], dead["ovsdb_server"]) == (None, None, None)
+    assert "NO-CARRIER" in vms("exec", "h2", "--", "ip", "link", "show", "underlay").stdout
+    assert "its agent is alive after" in vms("host", "start", "h2").stdout
+    assert None not in host("h2").values()
+    assert vms("status").returncode == 0
 
 
 def test_invalid_arguments_are_rejected(vms: Command) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from openstackclient.shell import OpenStackShell
 
-from neutrino.cli.main import _with_vm_action, build_parser
+from neutrino.cli.lab_arguments import with_vm_action
+from neutrino.cli.main import build_parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md")))
@@ -69,7 +70,7 @@ def accepts(manager: Any, words: list[str]) -> None:
 def check(command: str, openstack: Any) -> None:
     program, *words = shlex.split(command)
     if program == "neutrino":
-        build_parser().parse_args(_with_vm_action(words))
+        build_parser().parse_args(with_vm_action(words))
     elif program == "openstack" and not command.removeprefix("openstack ").startswith(OF_NEUTRONCLIENT):
         accepts(openstack, words)
     elif program == "make":

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from neutrino.agent.config import GROUPS as AGENT
+from neutrino.cli.lab_arguments import with_vm_action
 from neutrino.cli.main import COMMANDS, build_parser
 from neutrino.server.config import OPTIONS as SERVER
 
@@ -32,11 +33,11 @@ def commands() -> list[str]:
 def test_the_command_is_accepted(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = shlex.split(command)[1:]
     assert words[0] in COMMANDS, command
-    complete = words + {("pki",): ["list"], ("vm",): ["list"], ("lab", "vm"): ["x"]}.get(tuple(words), [])
+    complete = words + {("pki",): ["list"], ("vm",): ["list"], ("lab", "vm"): ["list"]}.get(tuple(words), [])
     if complete == ["trace"] or (complete[:1] == ["history"] and len(complete) == 1):
         return  # named without arguments
     try:
-        build_parser().parse_args(complete)
+        build_parser().parse_args(with_vm_action(complete))
     except SystemExit:
         pytest.fail(f"{command}: {capsys.readouterr().err}")
 

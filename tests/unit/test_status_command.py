@@ -207,6 +207,8 @@ def test_the_last_state_stays_when_the_server_is_lost() -> None:
 
 
 class Api:
+    url = "http://127.0.0.1:9696"
+
     def __init__(self, answer: dict[str, Any] | Exception) -> None:
         self.answer = answer
         self.asked: list[dict[str, object]] = []
@@ -238,6 +240,16 @@ def test_exit_statuses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert raised.value.exit_status == INVALID
     with pytest.raises(CommandError, match="not the status of a neutrino server"):
         run({"verdict": "ok"}, monkeypatch)
+
+
+@pytest.mark.parametrize(("code", "remedy"), [(401, "--os-cloud NAME"), (403, "administrators"), (500, "")])
+def test_without_credentials_url_and_remedy_are_named(code: int, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CommandError) as raised:
+        run(cloud.ApiError(code, f"no (HTTP {code})"), monkeypatch)
+    text = str(raised.value)
+    assert text.startswith(f"no (HTTP {code})")
+    assert (Api.url in text) == bool(remedy)
+    assert remedy in text
 
 
 def test_json(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,11 @@ class Cloud:
 
     adapter: Any  # keystoneauth1's
 
+    @property
+    def url(self) -> str:
+        """The endpoint; without one that was given, it is in Keystone's catalog."""
+        return str(self.adapter.endpoint_override or self.adapter.get_endpoint() or "the API")
+
     def list(self, collection: str, **filters: object) -> Iterator[Object]:
         """All objects that match, page by page."""
         key, marker = collection.replace("-", "_"), ""

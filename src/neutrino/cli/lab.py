@@ -14,11 +14,11 @@ import msgspec
 
 from neutrino.cli import installed, installed_host, preflight
 from neutrino.cli.errors import INVALID, CommandError, unwind_on_sigterm
-from neutrino.cli.main import DEFAULT_LAB
+from neutrino.cli.lab_arguments import DEFAULT_LAB
 from neutrino.cli.tables import table
 from neutrino.cli.up.machine import RUN_FILE, find_running
 from neutrino.cli.up.next_steps import client, find_client, program
-from neutrino.lab import build
+from neutrino.lab import build, faults
 from neutrino.lab.api_client import ApiError
 from neutrino.lab.demo import demo
 from neutrino.lab.errors import LabError
@@ -26,6 +26,7 @@ from neutrino.lab.hosts.ovs import DATABASE, SWITCH
 from neutrino.lab.instances.instances import Instances, VmOptions
 from neutrino.lab.lab import SERVER, Lab
 from neutrino.lab.settings import NETDEV, LabSettings, check, underlay_address
+from neutrino.model.objects import Object
 
 HOST_COLUMNS = ("HOST", "UNDERLAY", "AGENT", "PROCESS", "OPEN VSWITCH", "VMS")
 VM_COLUMNS = ("VM", "HOST", "PORT", "ADDRESSES", "STATUS")
@@ -53,6 +54,10 @@ def lab(args: argparse.Namespace) -> int | None:
         "status": _status,
         "down": lambda args: build.down(args.state, _output),
         "demo": _demo,
+        "agent": _agent,
+        "server": _server,
+        "link": _link,
+        "host": _host,
     }
     return actions[args.action](args)
 
@@ -93,13 +98,20 @@ def _demo(args: argparse.Namespace) -> None:
 
 
 def _vm(args: argparse.Namespace) -> None:
+    """The words of `neutrino vm`."""
     instances = Lab.open(args.state).instances
-    if args.delete:
+    if args.vm_action == "create":
+        vm = instances.create(args.name, **_create_options(args))
+        _output(f"{vm.name} on {vm.host}: {instances.describe(vm)}")
+    elif args.vm_action == "exec":
+        args.where = args.name
+        _exec(args)
+    elif args.vm_action == "delete":
         instances.delete(args.name)
         _output(f"{args.name} is deleted")
     else:
-        vm = instances.create(args.name, **_create_options(args))
-        _output(f"{vm.name} on {vm.host}: {instances.describe(vm)}")
+        for vm in instances.vms.all():
+            _output(f"{vm.name} on {vm.host}: {instances.describe(vm)}")
 
 
 def _exec(args: argparse.Namespace) -> None:
@@ -117,33 +129,110 @@ def _in_this_directory(lab: Lab) -> list[str]:
     return ["env", f"--chdir={here}"]
 
 
+# --- faults on purpose ------------------------------------------------------------------------------------------------
+
+
+def _agent(args: argparse.Namespace) -> None:
+    lab = Lab.open(args.state)
+    if args.what != "start":
+        ran = faults.stop_agent(lab, args.host, kill=args.kill)
+        _output(f"the agent of {args.host} {'has ended' if ran else 'did not run'}")
+    if args.what != "stop":
+        seconds = faults.start_agent(lab, args.host)
+        _output(f"the agent of {args.host} {f'is alive after {seconds:.1f} s' if seconds else 'runs already'}")
+
+
+def _server(args: argparse.Namespace) -> None:
+    lab = Lab.open(args.state)
+    if args.what != "start":
+        ran = faults.stop_server(lab, kill=args.kill)
+        _output(f"the server {'has ended' if ran else 'did not run'}")
+    if args.what != "stop":
+        seconds = faults.start_server(lab)
+        _output(f"the server {f'responds after {seconds:.1f} s' if seconds else 'runs already'}")
+
+
+def _link(args: argparse.Namespace) -> None:
+    faults.set_link(Lab.open(args.state), args.host, args.uplink, args.what)
+    _output(f"the link of {args.host} to the network {args.uplink} is {'cut' if args.what == 'down' else 'restored'}")
+
+
+def _host(args: argparse.Namespace) -> None:
+    lab = Lab.open(args.state)
+    if args.what == "kill":
+        _output(f"{args.host} is dead: {faults.kill_host(lab, args.host)} processes are killed, its links are cut")
+    else:
+        _output(f"{args.host} is back: its agent is alive after {faults.start_host(lab, args.host):.1f} s")
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+
 def _status(args: argparse.Namespace) -> int:
     lab = Lab.open(args.state)
+    if args.json:
+        found = describe(lab)
+        _output(msgspec.json.format(msgspec.json.encode(found)).decode())
+        return 0 if found["healthy"] else 1
     text, healthy = read_status(lab)
     _output(text)
     _output(_next_steps(lab))
     return 0 if healthy else 1
 
 
-def read_status(lab: Lab) -> tuple[str, bool]:
-    """The text, and whether the API responds and all processes of all hosts run."""
+def describe(lab: Lab) -> Object:
+    """The API, hosts with their processes, and VMs; healthy: the API responds and all processes of all hosts run."""
     responds = lab.api.responds()
     agents = lab.agents() if responds else {}
-    healthy = responds
-    hosts = []
+    hosts: list[Object] = []
     for host in lab.hosts:
-        alive = bool(agents.get(host, {}).get("alive"))
-        pids = (lab.agent_pid(host), *_switch_pids(lab, host))
-        healthy = healthy and alive and None not in pids
-        agent, switch, database = (str(pid or "none") for pid in pids)
-        underlay = underlay_address(host, lab.settings.underlay_ip_version)
-        vms = str(sum(vm.host == host for vm in lab.vms.all()))
-        hosts.append((host, underlay, "alive" if alive else "not alive", agent, f"{switch}, {database}", vms))
-    server = f"{'responds' if responds else 'does not respond'}, server process {lab.processes.pid(SERVER) or 'none'}"
-    lines = [f"API {lab.settings.url} {server}, files in {lab.paths.state}", "", *table(HOST_COLUMNS, hosts)]
-    if vms_shown := [(vm.name, vm.host, vm.port_id, *_port(lab, vm.port_id, responds)) for vm in lab.vms.all()]:
-        lines += ["", *table(VM_COLUMNS, vms_shown)]
-    return "\n".join(lines), healthy
+        switch, database = _switch_pids(lab, host)
+        hosts.append(
+            {
+                "name": host,
+                "underlay": underlay_address(host, lab.settings.underlay_ip_version),
+                "alive": bool(agents.get(host, {}).get("alive")),
+                "agent": lab.agent_pid(host),
+                "ovs_vswitchd": switch,
+                "ovsdb_server": database,
+                "vms": sum(vm.host == host for vm in lab.vms.all()),
+            }
+        )
+    vms: list[Object] = []
+    for vm in lab.vms.all():
+        addresses, status = _port(lab, vm.port_id, responds)
+        vms.append({"name": vm.name, "host": vm.host, "port": vm.port_id, "addresses": addresses, "status": status})
+    processes = [(host["agent"], host["ovs_vswitchd"], host["ovsdb_server"]) for host in hosts]
+    return {
+        "state": str(lab.paths.state),
+        "url": lab.settings.url,
+        "responds": responds,
+        "server": lab.processes.pid(SERVER),
+        "healthy": responds and all(host["alive"] for host in hosts) and not any(None in pids for pids in processes),
+        "hosts": hosts,
+        "vms": vms,
+    }
+
+
+def read_status(lab: Lab) -> tuple[str, bool]:
+    """The text, and whether the lab is healthy."""
+    found = describe(lab)
+    server = f"{'responds' if found['responds'] else 'does not respond'}, server process {found['server'] or 'none'}"
+    hosts = [
+        (
+            *(host["name"], host["underlay"], "alive" if host["alive"] else "not alive", str(host["agent"] or "none")),
+            f"{host['ovs_vswitchd'] or 'none'}, {host['ovsdb_server'] or 'none'}",
+            str(host["vms"]),
+        )
+        for host in found["hosts"]
+    ]
+    lines = [f"API {found['url']} {server}, files in {found['state']}", "", *table(HOST_COLUMNS, hosts)]
+    if found["vms"]:
+        vms = [
+            (vm["name"], vm["host"], vm["port"], ",".join(vm["addresses"]) or "-", vm["status"]) for vm in found["vms"]
+        ]
+        lines += ["", *table(VM_COLUMNS, vms)]
+    return "\n".join(lines), found["healthy"]
 
 
 def _switch_pids(lab: Lab, host: str) -> tuple[int | None, int | None]:
@@ -154,15 +243,15 @@ def _switch_pids(lab: Lab, host: str) -> tuple[int | None, int | None]:
         return None, None
 
 
-def _port(lab: Lab, port_id: str, responds: bool) -> tuple[str, str]:
+def _port(lab: Lab, port_id: str, responds: bool) -> tuple[list[str], str]:
     """Addresses and status."""
     if not responds:
-        return "-", "unknown"
+        return [], "unknown"
     try:
         port = lab.api.show("port", port_id)
     except ApiError:
-        return "-", "port deleted"
-    return ",".join(fixed["ip_address"] for fixed in port["fixed_ips"]) or "-", port["status"]
+        return [], "port deleted"
+    return [fixed["ip_address"] for fixed in port["fixed_ips"]], port["status"]
 
 
 # --- neutrino vm ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from neutrino import __version__
 from neutrino.cli import cloud
-from neutrino.cli.errors import flush_output, open_standard_streams, output_error, report
+from neutrino.cli import lab_arguments as lab
+from neutrino.cli.errors import INVALID, flush_output, open_standard_streams, output_error, report
 from neutrino.cli.history.command import add_arguments as add_history
 from neutrino.cli.parser import Parser
 from neutrino.cli.pki import arguments as pki
@@ -40,8 +41,6 @@ COMMANDS = {
     "trace": "neutrino.cli.trace.command:trace",
     "takeover": "neutrino.cli.takeover.command:takeover",
 }
-DEFAULT_LAB = "/run/neutrino-lab"
-VM_ACTIONS = ("create", "exec", "delete", "list")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,7 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     try:
-        args = build_parser().parse_args(_with_vm_action(argv))
+        if not argv:
+            build_parser().print_help()
+            return flush_output() or INVALID
+        args = build_parser().parse_args(lab.with_vm_action(argv))
         path = os.environ.get("PATH", os.defpath)
         # `su` without `-` keeps the PATH of a user, without sbin. Not for the server, whose environment must stay
         # untouched: setproctitle, which names its processes, fails if the first variable was replaced.
@@ -83,17 +85,41 @@ def build_parser() -> Parser:
     parser.add_command("server", parents=[config], help="run the API server")
     _add_up(parser)
     db = parser.add_command("db", parents=[config], help="maintain the database")
-    db.add_argument("action", choices=["upgrade", "version", "recount", "restored", "verify"])
+    db.add_actions(
+        {
+            "upgrade": "upgrade the schema to that of this release; make a backup first",
+            "version": "print the version of the schema, and the one that this release needs",
+            "recount": "count objects again for quotas, and correct counters; servers may run meanwhile",
+            "restored": "after a backup was restored: hosts get a new identity of the database, and are compared with it",
+            "verify": "list routers that no agent can host, with the reason; exit status 1 if there are any",
+        }
+    )
 
     parser.add_command("feed", parents=[config], help="run the feed for the host agents as a separate process")
 
     host = parser.add_command("host", parents=[config], help="manage the credentials of hosts for the feed")
-    host.add_argument("action", choices=["add", "list", "remove", "roles", "rotate", "show"])
+    host.add_actions(
+        {
+            "add": "create the credential of a new host, and print it",
+            "list": "list hosts with their roles",
+            "remove": "remove a host's credential: its agent is disconnected at once",
+            "roles": "change the roles that a host may have",
+            "rotate": "replace a host's credential, and print the new one; the old one is invalid at once",
+            "show": "show the objects that a host receives",
+        }
+    )
     host.add_argument("name", nargs="?", help="the host's name; add and rotate print its credential, once")
     host.add_argument("--roles", help="for add and roles: of l2,dhcp,l3,metadata,bgp (default of add: l2,metadata)")
 
     agent = parser.add_command("agent", parents=[config], help="run the agent of this host")
-    agent.add_argument("action", nargs="?", choices=["run", "verify"], default="run")
+    agent.add_actions(
+        {
+            "run": "run the agent, until SIGTERM (default)",
+            "verify": "compare this host with the desired state, and print every difference, flows and rules of others "
+            "among them; exit status 1 if there are any, 3 if the server does not respond",
+        },
+        default="run",
+    )
     agent.add_argument("--dry-run", action="store_true", help="print the planned changes without applying them")
     agent.add_argument("--wait", type=float, default=5.0, help="verify: seconds that a difference must last")
 
@@ -106,9 +132,9 @@ def build_parser() -> Parser:
     pki.add_arguments(parser.add_command("pki", help="a small certificate authority, for installations without one"))
 
     _add_doctor(parser, config)
-    _vm_arguments(parser.add_command("vm", help="stand-in instances on the machine of `neutrino up`"))
+    lab.add_vm_arguments(parser.add_command("vm", help="stand-in instances on the machine of `neutrino up`"))
     trace.add_arguments(parser.add_command("trace", help="trace a packet: why it arrives or not"))
-    _lab_arguments(parser.add_command("lab", help="several hosts on this machine, for trying it out"))
+    lab.add_lab_arguments(parser.add_command("lab", help="several hosts on this machine, for trying it out"))
     _add_policy(parser, config)
     takeover.add_arguments(parser.add_command("takeover", help="take over a running Neutron"), config)
     _add_texts(parser)
@@ -143,7 +169,7 @@ def _add_policy(parser: Parser, config: Parser) -> None:
         help="check a policy file",
         description="Check a policy file: invalid rules, names that no rule has. Exit status 1 if there are any.",
     )
-    policy.add_argument("action", choices=["check"], help="print what is wrong")
+    policy.add_actions({"check": "print what is wrong"})
     policy.add_argument("file", nargs="?", help="the policy file (default: the files of the configuration)")
 
 
@@ -154,7 +180,7 @@ def _add_texts(parser: Parser) -> None:
         help="print a sample configuration file",
         description="Print a configuration file with all options, their help and defaults, each commented out.",
     )
-    sample.add_argument("action", choices=["sample"], help="print a sample configuration")
+    sample.add_actions({"sample": "print a sample configuration"})
     sample.add_argument("program", choices=["server", "agent"], help="the program that reads the file")
 
     completion = parser.add_command(
@@ -197,89 +223,6 @@ def bfd_speaker(args: argparse.Namespace) -> None:
     from neutrino.agent.l3.services.bfd.process import run
 
     run(args.directory)
-
-
-# --- stand-in instances and the lab -----------------------------------------------------------------------------------
-
-
-def _with_vm_action(argv: Sequence[str]) -> list[str]:
-    """Expand `vm web …` to `vm create web …`."""
-    words = list(argv)
-    if words[:1] == ["vm"]:
-        # The action, or a name, is the first word that is neither an option nor the value of --state.
-        at = 3 if words[1:2] == ["--state"] else 1
-        if at < len(words) and not words[at].startswith("-") and words[at] not in VM_ACTIONS:
-            words.insert(at, "create")
-    return words
-
-
-def _vm_arguments(parser: Parser) -> None:
-    state = _state(parser, "state", "the state directory of neutrino up")
-    parser.take_commands("action")
-    create = parser.add_command("create", parents=[state], help="create one; `neutrino vm NAME …` is short for it")
-    _create_arguments(create)
-    create.add_argument("--address", help="fixed IP of the new port (default: any free one)")
-    execute = parser.add_command("exec", parents=[state], help="run a command in one, and exit with its status")
-    execute.add_argument("name", metavar="NAME")
-    execute.add_argument("argv", metavar="-- COMMAND", nargs=argparse.REMAINDER)
-    delete = parser.add_command("delete", parents=[state], help="delete one, with the port that was created for it")
-    delete.add_argument("name", metavar="NAME")
-    parser.add_command("list", parents=[state], help="list them with their addresses and ports")
-
-
-def _lab_arguments(parser: Parser) -> None:
-    state = _state(parser, DEFAULT_LAB, "the lab's directory")
-    parser.take_commands("action")
-
-    up = parser.add_command("up", parents=[state], help="create a lab: a server and hosts")
-    up.add_argument("--hosts", type=int, default=3, help="number of hosts, h1 to hN (default: %(default)s)")
-    up.add_argument("--port", type=int, default=9696, help="port of the API on 127.0.0.1 (default: %(default)s)")
-    up.add_argument("--mtu", type=int, default=1500, help="MTU of the physical networks (default: %(default)s)")
-    up.add_argument("--underlay-ip-version", type=int, default=4, choices=[4, 6], help="of the tunnel endpoints")
-    datapath = "datapath of Open vSwitch: kernel (system) or userspace (netdev) (default: %(default)s)"
-    up.add_argument("--datapath", default="netdev", choices=["system", "netdev"], help=datapath)
-    up.add_argument("--central", type=int, default=2, help="hosts with agent_mode dvr_snat (default: %(default)s)")
-    for option, dest, what in (
-        ("--config-file", "server_config_files", "configuration file for the server; repeatable"),
-        ("--agent-config-file", "agent_config_files", "configuration file for the agents"),
-    ):
-        up.add_argument(option, dest=dest, metavar="FILE", type=os.path.abspath, action="append", default=[], help=what)
-
-    vm = parser.add_command("vm", parents=[state], help="create a stand-in instance, or delete one")
-    _create_arguments(vm)
-    vm.add_argument("--delete", action="store_true", help="delete it, with the port that was created for it")
-    vm.add_argument("--host", help="h1 to hN (default: the one with the fewest VMs)")
-    vm.add_argument("--hybrid", action="store_true", help="plug through a Linux bridge, for a hybrid firewall")
-
-    on = "run a command in a VM, on a host, or on the external machine"
-    execute = parser.add_command("exec", parents=[state], help=on)
-    execute.add_argument("where", metavar="NAME|hN|external")
-    execute.add_argument("argv", metavar="-- COMMAND", nargs=argparse.REMAINDER, help="its exit status is returned")
-
-    parser.add_command("status", parents=[state], help="show hosts, VMs and the API")
-    parser.add_command("down", parents=[state], help="remove the lab")
-    demo = "a short demonstration in a temporary lab, with the openstack client"
-    parser.add_command("demo", parents=[state], help=demo)
-
-
-def _state(parser: Parser, default: str, what: str) -> Parser:
-    """Add --state, and return a parent for the parsers of actions that accept it too: users type it before and after."""
-    parser.add_argument("--state", default=default, help=f"{what} (default: {default})")
-    parent = Parser(add_help=False)
-    # Without a default, which would override the value that was given before the action.
-    parent.add_argument("--state", default=argparse.SUPPRESS, help=what)
-    return parent
-
-
-def _create_arguments(parser: Parser) -> None:
-    """Arguments that `neutrino vm` and `neutrino lab vm` share."""
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument("--network", help="the network, by name or id")
-    parser.add_argument("--port", help="an existing port instead of a network, by name or id")
-    group = "by name or id; repeatable"
-    parser.add_argument("--security-group", dest="security_groups", metavar="GROUP", action="append", help=group)
-    without = "configure the port's addresses without DHCP"
-    parser.add_argument("--no-dhcp", dest="dhcp", action="store_false", help=without)
 
 
 if __name__ == "__main__":

@@ -35,11 +35,22 @@ def status(args: argparse.Namespace) -> int:
     except CommandError as error:
         if error.exit_status == INVALID:
             raise
-        raise CommandError(str(error), UNREACHABLE) from None
+        raise CommandError(f"{error}{_remedy(api, error)}", UNREACHABLE) from None
     width = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
     lines = _json(document, width) if args.json else render(document, width, args.all)
     print("\n".join(lines))
     return OK if document["verdict"] == "ok" else DEGRADED
+
+
+def _remedy(api: cloud.Cloud, error: CommandError) -> str:
+    """What to do about an answer that is a refusal, with the URL that gave it."""
+    status = error.status if isinstance(error, cloud.ApiError) else 0
+    if status == 401:
+        how = "source an openrc file, or use --os-cloud NAME; without Keystone, --endpoint URL"
+        return f"; {api.url} requires credentials: {how}"
+    if status == 403:
+        return f"; at {api.url} the rule get_status allows administrators: use their credentials"
+    return ""
 
 
 def render(document: Object, width: int, every_host: bool) -> list[str]:

@@ -29,6 +29,7 @@ STATEFUL = "dhcpv6-stateful"
 DEFAULT_ROUTES = {4: "0.0.0.0/0", 6: "::/0"}
 HERE = Path(__file__).parent
 LEASE_SECONDS = 10.0
+_NO_LEASE = "exit status 2"  # of dhclient: it has tried for the time that its configuration has
 
 
 def dhcp_subnets(port: Values, subnets: Sequence[Values]) -> list[Values]:
@@ -63,6 +64,10 @@ def apply_static(network: Path, port: Values, subnets: Sequence[Values], by_dhcp
     in_network(network, lambda: ip_batch(render_static(port, subnets, by_dhcp)))
 
 
+class NoLease(LabError):
+    """No server has answered."""
+
+
 @dataclass(frozen=True)
 class DhcpClient:
     """The dhclient processes of one instance, one per IP version, with their files in `directory`."""
@@ -82,11 +87,19 @@ class DhcpClient:
         template = (HERE / "dhclient.conf").read_text()
         (self.directory / "conf").write_text(template.format(timeout=round(scaled(LEASE_SECONDS))))
         if any(subnet["ip_version"] == 4 for subnet in subnets):
-            self.run(self.argv(4, "-1"))
+            self._try(4)
         for subnet in [subnet for subnet in subnets if subnet["ip_version"] == 6][:1]:
             # dhclient sets a /128 by default, without a route to the subnet.
             length = ipaddress.ip_network(subnet["cidr"]).prefixlen
-            self.run(self.argv(6, "-1", "--address-prefix-len", str(length)))
+            self._try(6, "--address-prefix-len", str(length))
+
+    def _try(self, version: int, *options: str) -> None:
+        try:
+            self.run(self.argv(version, "-1", *options))
+        except LabError as error:
+            if (self.directory / f"pid{version}").exists() or _NO_LEASE not in str(error):
+                raise
+            raise NoLease(f"no answer to its DHCPv{version} requests within {scaled(LEASE_SECONDS):.0f} s") from None
 
     def argv(self, version: int, *options: str) -> list[str]:
         """A dhclient command: `-1` tries once to get a lease, `-r` releases it, `-x` ends the client."""

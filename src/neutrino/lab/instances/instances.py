@@ -19,7 +19,8 @@ from neutrino.lab.api_client import ApiClient, ApiError
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts.namespaces import run, vm_command, vm_network
 from neutrino.lab.instances import plug
-from neutrino.lab.instances.addressing import DhcpClient, apply_static, dhcp_subnets
+from neutrino.lab.instances.addressing import DhcpClient, NoLease, apply_static, dhcp_subnets
+from neutrino.lab.instances.leases import why_no_lease
 from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import VM_NAME, check_vm_name
 from neutrino.model.objects import Object, Values
@@ -177,7 +178,10 @@ class Instances:
         network = vm_network(self.host(vm.host).holder, vm.namespace)
         apply_static(network, port, subnets, {subnet["id"] for subnet in leased})
         if leased:
-            self.dhcp(name).lease(leased)
+            try:
+                self.dhcp(name).lease(leased)
+            except NoLease as error:
+                raise LabError(f"{name}: {error}: {why_no_lease(self.api, port, self.log)}") from None
 
     def dhcp(self, name: str) -> DhcpClient:
         def run_inside(argv: Sequence[str]) -> object:
