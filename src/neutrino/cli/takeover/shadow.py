@@ -10,6 +10,7 @@ import msgspec
 
 from neutrino.agent import main
 from neutrino.agent.takeover.look import Pace
+from neutrino.cli import preflight
 from neutrino.cli.child_process import end_with_parent
 
 NICE: Final = 19
@@ -17,6 +18,7 @@ CPU_SECONDS: Final = 120
 
 
 def shadow(args: argparse.Namespace) -> None:
+    preflight.check_files(args.config_file)
     end_with_parent()
     os.nice(NICE)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
