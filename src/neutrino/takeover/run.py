@@ -145,7 +145,7 @@ def _export(
 
 def _check_rights(opened: source.Source) -> None:
     known = {name for one in families() for name in (one.source, *one.reads)}
-    check_rights(opened, known | checks.DERIVED | {source.STANDARD})
+    check_rights(opened, known | {source.STANDARD})
 
 
 def _begin(command: str, opened: source.Source, options: Options, progress: Progress) -> tuple[Report, Importer]:
