@@ -287,6 +287,15 @@ def test_which_connection_counts() -> None:
     assert choose([], None, BACK, reply=True) == (None, True)
 
 
+def test_of_connections_that_look_alike_a_reply_is_of_its_first_packets() -> None:
+    """Two pings to floating IPs of one instance: their identifiers are not compared."""
+    back = Tuple5(1, "10.0.0.1", "192.0.2.1")
+    one, two = (TrackedConnection(Tuple5(1, "192.0.2.1", f"203.0.113.{n}"), back) for n in (1, 2))
+    assert choose([one, two], None, back, reply=True) == (one, True)
+    assert choose([one, two], two, back, reply=True) == (two, True)
+    assert choose([one], two, back, reply=True) == (one, True)
+
+
 def test_a_standby_router_is_named() -> None:
     host = Host()
     host.netlink.create_namespace("qrouter-1")

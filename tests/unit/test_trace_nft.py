@@ -215,3 +215,29 @@ def test_chains_of_a_hook_by_family_and_priority() -> None:
 def test_chains_that_lead_to_each_other_end() -> None:
     rules = ruleset([{"jump": {"target": "loop"}}], chains={"loop": [[{"jump": {"target": "loop"}}]]})
     assert run(rules, packet())[0] == ACCEPT
+
+
+def test_rules_by_the_addresses_of_a_connection() -> None:
+    """As those that mark the replies of a connection from outside with the gateway that it came by."""
+    left = {"ct": {"key": "ip daddr", "dir": "original"}}
+    match = {"match": {"op": "==", "left": left, "right": "203.0.113.9"}}
+    rules = [{"rule": {"family": "ip", "table": "t", "chain": "c", "handle": 1, "expr": [match, {"drop": None}]}}]
+    chain = {
+        "family": "ip",
+        "table": "t",
+        "name": "c",
+        "type": "filter",
+        "hook": "prerouting",
+        "prio": 0,
+        "policy": "accept",
+    }
+    found = nft.Rules([{"chain": chain}, *rules])
+    (base,) = found.base_chains("prerouting", 4)
+    packet = nft.NftPacket("10.0.0.1", "192.0.2.1", 1)
+    assert found.run(base, packet, []) != nft.DROP
+    packet.ct_addresses = {"original": ("192.0.2.1", "203.0.113.9"), "reply": ("10.0.0.1", "192.0.2.1")}
+    hits: list[nft.Hit] = []
+    assert found.run(base, packet, hits) == nft.DROP
+    assert not [hit for hit in hits if hit.effect == "unknown"]
+    packet.ct_addresses = {"original": ("192.0.2.1", "203.0.113.8"), "reply": ("10.0.0.1", "192.0.2.1")}
+    assert found.run(base, packet, []) != nft.DROP

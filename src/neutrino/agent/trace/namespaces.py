@@ -124,6 +124,8 @@ class NamespaceWalk:
             eth_src=packet.eth_src.lower(),
         )
         if connection is not None:
+            ways = ("original", connection.original), ("reply", connection.reply)
+            found.ct_addresses = {name: (way.source, way.destination) for name, way in ways}
             found.ct_state, found.ct_mark = nft.ESTABLISHED, connection.mark
             found.ct_status |= nft.DESTINATION_NAT if connection.destination_translated else 0
             found.ct_status |= nft.SOURCE_NAT if connection.source_translated else 0
@@ -290,8 +292,11 @@ class NamespaceWalk:
         return self._leave(passage, device, route.via or packet.destination, switch)
 
     def _remember(self, passage: _Passage) -> None:
-        """The connection that the packet would have created."""
-        if passage.connection is None:
+        """The connection that the packet has, or would have created: a reply to it is of the same one."""
+        if passage.connection is not None:
+            if not passage.seen.reply:
+                self.connections.remember(passage.namespace, passage.connection)
+        else:
             original, back = connection_tuple(passage.entered), connection_tuple(passage.packet).reversed()
             self.connections.remember(passage.namespace, TrackedConnection(original, back, passage.seen.ct_mark))
 

@@ -34,9 +34,13 @@ def choose(
 ) -> tuple[TrackedConnection | None, bool]:
     """The connection of a packet, and whether the packet is a reply in it. An actual one counts more than a remembered one.
 
-    `reply`: what the question says. A first packet never takes a remembered connection: rules may have changed since.
+    `reply`: what the question says. A first packet never takes a remembered connection: rules may have changed since. ICMP
+    may have several actual ones, as identifiers are not compared: a reply is of the one that its first packet had.
     """
-    for connection in actual:
+    several = list(actual)
+    if reply and remembered is not None and remembered.reply == packet:
+        several.sort(key=lambda each: (each.original, each.reply) != (remembered.original, remembered.reply))
+    for connection in several:
         if connection.original == packet:
             return connection, False
         if connection.reply == packet:

@@ -51,6 +51,8 @@ class NftPacket:
     ct_mark: int = 0
     reply: bool = False
     eth_src: str = ""
+    # Addresses of its connection by direction, source and destination; empty: there is none.
+    ct_addresses: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
 
     @property
     def version(self) -> int:
@@ -251,7 +253,7 @@ class Rules:
             case "payload":
                 return _payload(inner.get("protocol", ""), inner.get("field", ""), packet)
             case "ct":
-                return _connection(inner["key"], packet)
+                return _connection(inner["key"], packet, inner.get("dir", ""))
             case "concat":
                 return tuple(self._value(table, each, packet) for each in inner)
             case "&" | "|" | "^":
@@ -361,7 +363,13 @@ def _payload(protocol: str, field: str, packet: NftPacket) -> int | str | None:
     return known[field]
 
 
-def _connection(key: str, packet: NftPacket) -> int:
+def _connection(key: str, packet: NftPacket, direction: str) -> int | str | None:
+    """None where the packet has no such connection."""
+    family, _, side = key.rpartition(" ")
+    if side in ("saddr", "daddr") and direction:
+        if direction not in packet.ct_addresses or family != ("ip" if packet.version == 4 else "ip6"):
+            return None
+        return packet.ct_addresses[direction][side == "daddr"]
     known = {
         "state": packet.ct_state,
         "status": packet.ct_status,
