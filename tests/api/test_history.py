@@ -50,7 +50,10 @@ def test_the_history_of_a_port(api: Api, feed: ChangeLog) -> None:
         ("deleted", request_id(deleted)),
     ]
     assert {(row["kind"], row["object_id"], row["project_id"]) for row in rows} == {("port", key, api.project)}
-    positions = [row["position"] for row in changes(api.as_admin(), feed, object_id=key)]
+    assert {row["user_id"] for row in rows} == {None}, "users are for administrators"
+    shown = changes(api.as_admin(), feed, object_id=key)
+    assert {row["user_id"] for row in shown} == {"somebody"}
+    positions = [row["position"] for row in shown]
     assert positions == sorted(positions)
     assert all(row["at"].endswith("Z") and len(row["at"]) == 20 for row in rows)
 

@@ -44,9 +44,9 @@ def test_a_port_by_name(server: Neutrino, api: Caller, capsys: pytest.CaptureFix
     wait_until(lambda: actions() == ["created", "updated"], timeout=30, what="the history", failed=lambda: None)
     assert run(server, "web") == 0
     table = capsys.readouterr().out.splitlines()
-    assert table[0].split() == ["POSITION", "TIME", "KIND", "ACTION", "REQUEST"]
+    assert table[0].split() == ["POSITION", "TIME", "KIND", "ACTION", "USER", "REQUEST"]
     assert [line.split()[2:4] for line in table[1:]] == [["port", "created"], ["port", "updated"]]
-    assert all(line.split()[4].startswith("req-") for line in table[1:])
+    assert all(line.split()[5].startswith("req-") for line in table[1:])
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,9 @@ def test_two_objects_of_one_name(server: Neutrino, api: Caller, capsys: pytest.C
 
 def test_a_log_whose_beginning_was_removed() -> None:
     row = {"position": 9, "at": "2026-01-01T00:00:00Z", "kind": "port", "action": "updated", "request_id": None}
+    named = list(lines("p1", [{**row, "user_id": "8c7b\x1b[2J", "request_id": "req-1"}], 0))[-1]
+    assert named.split()[-1] == "req-1"
+    assert "\x1b" not in named
     text = list(lines("p1", [row], 5))
     assert "oldest changes have been removed" in text[0]
     assert "a host's report" in text[-1]

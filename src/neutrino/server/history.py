@@ -45,6 +45,7 @@ _COLUMNS = (
     t.changes.c.deleted,
     t.changes.c.project_id,
     t.changes.c.request_id,
+    t.changes.c.user_id,
 )
 _HEAD = sa.select(t.change_head.c.position, t.change_head.c.removed, t.change_head.c.identity).where(
     t.change_head.c.id == 1
@@ -154,6 +155,8 @@ def _shown(row: NamedRow, project_id: str | None) -> Object:
     action = "deleted" if row.deleted else "created" if row.created else "updated"
     values: Object = row._asdict()
     del values["created"], values["deleted"]
+    if project_id is not None:  # who administers the cloud is not for members
+        values["user_id"] = None
     return {**values, "action": action, "project_id": row.project_id if row.project_id is not None else project_id}
 
 

@@ -1,7 +1,7 @@
 """`neutrino history [KIND] ID_OR_NAME`: the changes of an object from the change log, with the requests that made them.
 
 The log keeps changes for `[feed] keep_changes` seconds. It has no values: it tells when an object was created, updated and
-deleted, and by which request; the server's and the hosts' log lines have the same request id.
+deleted, by which request and by which user; the server's and the hosts' log lines have the same request id.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from typing import Final
 from neutrino.cli import cloud
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.parser import Parser
+from neutrino.cli.tables import printable
 from neutrino.model.objects import Object
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -128,7 +129,12 @@ def lines(object_id: str, rows: list[Object], removed: int) -> Iterator[str]:
     if not rows:
         yield f"The change log has no change of {object_id}."
         return
-    yield f"{'POSITION':>16}  {'TIME':<20}  {'KIND':<20}  {'ACTION':<8}  REQUEST"
-    for row in rows:
+    users = [str(row.get("user_id") or "-") for row in rows]
+    width = max(len("USER"), *map(len, users))
+    yield f"{'POSITION':>16}  {'TIME':<20}  {'KIND':<20}  {'ACTION':<8}  {'USER':<{width}}  REQUEST"
+    for row, user in zip(rows, users, strict=True):
         request = row["request_id"] or "- (a host's report, or the server itself)"
-        yield f"{row['position']:>16}  {row['at']:<20}  {row['kind']:<20}  {row['action']:<8}  {request}"
+        line = (
+            f"{row['position']:>16}  {row['at']:<20}  {row['kind']:<20}  {row['action']:<8}  {user:<{width}}  {request}"
+        )
+        yield printable(line)

@@ -372,6 +372,7 @@ changes = table(
     text(20, "at"),
     text(255, "project_id", nullable=True),  # of the object; unknown: only administrators see the row
     text(64, "request_id", nullable=True),  # of the API request that made the change; none: a host's report, a sweep
+    text(255, "user_id", nullable=True),  # who made that request
     sa.Column("position", sa.BigInteger, nullable=True),
     sa.Index("uq_changes_position", "position", unique=True),
     sa.Index("ix_changes_object_id", "object_id"),

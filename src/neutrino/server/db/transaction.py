@@ -31,6 +31,7 @@ from neutrino.server.db.sql import Parameters, Row, Selection
 P = ParamSpec("P")
 T = TypeVar("T")
 UNLIMITED = -1
+MAX_USER = 255  # characters of a user id: the column
 ID_FLOOR, ID_RANDOM_BITS = -(1 << 63), 11  # microseconds have 52 bits for the next century
 FENCE = "fence"  # the kind of a row that prevents a commit; neither the feed nor the history has such objects
 UNCOUNTED = -2  # unlimited, and without a counter
@@ -188,6 +189,7 @@ class Transaction:
         """Write the change log rows and the counters, and commit; returns whether the feed has something to read."""
         if self._changes:
             at, request_id = now(), request_ids.get() or None
+            user_id = request_ids.CALLER.get().get("user", "")[:MAX_USER] or None if request_id else None
             rows: list[Object] = [
                 {
                     "kind": kind,
@@ -197,6 +199,7 @@ class Transaction:
                     "at": at,
                     "project_id": change.project_id,
                     "request_id": request_id,
+                    "user_id": user_id,
                 }
                 for (kind, key), change in self._changes.items()
             ]

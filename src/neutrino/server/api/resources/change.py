@@ -15,5 +15,6 @@ CHANGE = Resource(
         Attribute("action", t.OneOf(("created", "updated", "deleted"))),
         Attribute("project_id", t.Nullable(t.Text())),
         Attribute("request_id", t.Nullable(t.Text(64))),
+        Attribute("user_id", t.Nullable(t.Text(255))),
     ),
 )
