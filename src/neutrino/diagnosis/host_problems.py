@@ -114,9 +114,10 @@ TUNNEL_ADDRESS_DUPLICATE = Problem(
 )
 LINK_DOWN = Problem(
     "link-down",
-    "Packets of instances do not leave the host by this device: of the underlay, none to other hosts in tunnels; of a "
-    "physical network, none to its other machines.",
-    "Check cable, switch port and driver of the device; if it is disabled: ip link set DEVICE up.",
+    "A device is disabled or has no carrier, so nothing passes it: of the underlay, no packets to other hosts in tunnels; "
+    "of a physical network, none to its other machines.",
+    "Check its cable, switch port and driver; if it is disabled: ip link set DEVICE up. Of an instance, check that it runs "
+    "and has its own device up.",
 )
 PEER_UNREACHABLE = Problem(
     "peer-unreachable",

@@ -68,12 +68,6 @@ PACKET_TOO_BIG = Problem(
     "The packet is larger than the MTU, and may not be fragmented.",
     "Send smaller packets, or raise the MTU of the network.",
 )
-LINK_DOWN = Problem(
-    "link-down",
-    "A device on the way is down or has no carrier: nothing passes it.",
-    "The step names host and device: check its cable or switch port, run ip link set DEVICE up, or, of an instance, "
-    "check that it runs and has its own device up.",
-)
 
 # --- networks ---------------------------------------------------------------------------------------------------------
 
