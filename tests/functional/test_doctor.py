@@ -105,7 +105,7 @@ def test_a_server_with_an_unknown_option_and_an_expired_certificate(tmp_path: Pa
     assert set(found) == {
         "option-unknown",
         "certificate-expired",
-        "schema-old",
+        "database-missing",
         "api-not-listening",
         "feed-not-listening",
     }
