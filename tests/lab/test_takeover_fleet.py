@@ -12,16 +12,21 @@ from neutrino.dataplane.ovsdb.api import NO_CONTROLLER
 from neutrino.lab.errors import wait_until
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from tests.lab.test_taken_over import BRIDGES, HOST, Place, leave_neutron
-from tests.lab.test_taken_over import place as place
 from tests.support.commands import Done, run_neutrino
 from tests.support.lab import Pinging
+from tests.support.lab_control import Lab
 from tests.support.lab_guests import SOON
 from tests.support.lab_kinds import LabKind
+from tests.support.neutron_host import HOST, Place, leave_neutron, make_place
 
 LAB = LabKind(hosts=2, roles=("l2",))  # of its own: its server refuses writes
 AT = "2026-11-18T10:00:00Z"
 ALLOWED = {"agent": {"remote_takeover": "true", "check_interval": "1", "takeover_check_interval": "1"}}
+
+
+@pytest.fixture(scope="module")
+def place(lab: Lab) -> Place:
+    return make_place(lab)
 
 
 def takeover(place: Place, *arguments: str) -> Done:
@@ -42,8 +47,6 @@ def imported(place: Place) -> None:
 def test_no_packet_is_lost_by_a_conversion_from_the_server(place: Place, imported: None) -> None:
     lab = place.lab
     lab.stop_agent(HOST)
-    for bridge in BRIDGES:
-        lab.run(HOST, ["ovs-ofctl", "-O", "OpenFlow14", "del-flows", bridge])
     leave_neutron(place)
     lab.start_agent(HOST, ALLOWED, wait=False)
     wait_until(path_of(lab.paths.host(HOST)).exists, SOON, "the agent takes no commands")
