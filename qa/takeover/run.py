@@ -128,13 +128,13 @@ def _return(takeover: Takeover, built: Cloud, hosts: Sequence[str]) -> Iterator[
     paths.wait_until_passing(neutron, changed)
     with process.running(paths.meters_of(neutron, changed, changes.FIRST_PORT)) as meters:
         time.sleep(SETTLE_SECONDS)
-        with takeover.phase("Neutron again"):
+        with takeover.phase("Neutron again", of_neutron=True):
             time.sleep(MIXED_SECONDS)
         time.sleep(SETTLE_SECONDS)
         figures = table.figures(meters.read(), takeover.phases[-1:])
     say("what was changed, served by Neutron:")
     say(table.render(figures))
-    yield all(figure.is_met for figure in figures)
+    yield all(figure.is_met for figure in figures)  # these began after its agents had started
 
 
 def _compare(takeover: Takeover) -> bool:
@@ -156,9 +156,13 @@ def _give_back(takeover: Takeover, hosts: Sequence[str]) -> None:
     for host in reversed(hosts):
         with takeover.phase(f"{host}: back"):
             takeover.convert(host, "--back")
-        with takeover.phase(f"{host}: start of Neutron's agents", of_neutron=True):
+        with takeover.phase(f"{host}: Neutron's flows, no agents"):
+            time.sleep(MIXED_SECONDS)
+    # All at the end, so that what they lose is not taken for a loss of a host that is given back meanwhile.
+    with takeover.phase("start of Neutron's agents", of_neutron=True):
+        for host in hosts:
             takeover.start_neutron_agents(host)
-            time.sleep(NEUTRON_SECONDS)
+        time.sleep(NEUTRON_SECONDS)
 
 
 def order(hosts: Sequence[str], active: set[str]) -> list[str]:

@@ -34,6 +34,11 @@ def takeover(place: Place, *arguments: str) -> Done:
     return run_neutrino(["takeover", *arguments, "--config-file", str(configuration)])
 
 
+def is_held(place: Place) -> bool:
+    """As the server knows it, by the agent's report."""
+    return "1 hosts have an agent that is held" in takeover(place, "status").out
+
+
 @pytest.fixture
 def imported(place: Place) -> None:
     """As after the final import."""
@@ -50,7 +55,7 @@ def test_no_packet_is_lost_by_a_conversion_from_the_server(place: Place, importe
     leave_neutron(place)
     lab.start_agent(HOST, ALLOWED, wait=False)
     wait_until(path_of(lab.paths.host(HOST)).exists, SOON, "the agent takes no commands")
-    wait_until(lambda: "1 hosts have an agent that is held" in takeover(place, "status").out, SOON, "it is not held")
+    wait_until(lambda: is_held(place), SOON, "it is not held")
     wait_until(lambda: re.search(rf"{HOST}: .* ports, ", takeover(place, "status").out), SOON, "it does not compare")
     with contextlib.ExitStack() as stack:
         pings = [stack.enter_context(Pinging(lab, source.name, target.addresses[4])) for source, target in place.pairs]
@@ -62,6 +67,7 @@ def test_no_packet_is_lost_by_a_conversion_from_the_server(place: Place, importe
         back = takeover(place, "host", HOST, "--back")
         assert back.status == 0, back.out + back.error
         assert place.of_neutron()
+        wait_until(lambda: is_held(place), SOON, "it is not held again")
         again = takeover(place, "host", "--all")
         assert again.status == 0, again.out + again.error
         assert not place.of_neutron()

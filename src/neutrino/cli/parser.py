@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         options = {"nargs": "?", "default": default} if default else {}
         self.add_argument(dest, choices=list(actions), help=f"one of {', '.join(actions)}, see above", **options)
         lines = [
-            textwrap.fill(text, 100, initial_indent=f"  {name}: ", subsequent_indent="    ")
+            textwrap.fill(text, 100, initial_indent=f"  {name}: ", subsequent_indent="      ")
             for name, text in actions.items()
         ]
         self.formatter_class = argparse.RawDescriptionHelpFormatter
