@@ -276,6 +276,22 @@ def test_what_cannot_be_finished(server: Server, values: dict[str, Any] | None, 
         finish(server.db)
 
 
+@pytest.mark.parametrize("exported", [None, AT])
+def test_no_host_is_converted_after_an_export(tmp_path: Path, exported: str | None) -> None:
+    """Neutron serves the hosts that were given back, and changes objects that ours would not learn of."""
+    url = f"sqlite:///{tmp_path}/ours.sqlite"
+    server = start(tmp_path, url)
+    configuration = tmp_path / "neutrino.conf"
+    configuration.write_text(configuration_text(url))
+    try:
+        switch(server, "given-back", **OVS_OF_NEUTRON)
+        imported(server, opened_at=AT, closed_at=AT, exported_at=exported)
+        done = run_neutrino(["takeover", "host", "--all", "--config-file", str(configuration)])
+    finally:
+        server.close()
+    assert (done.status, "exported to Neutron" in done.error) == (1, True), done
+
+
 def test_the_commands(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/ours.sqlite"
     server = start(tmp_path, url)

@@ -97,7 +97,7 @@ ONE_NETWORK = [
     S("larger than the MTU", "tagged1", "tagged2", Packet(size=1600), cause="packet-too-big", names="network tagged"),
     S("an MTU that was lowered", "a", "near", Packet(size=1400), change=c.network("blue", mtu=1300)),
     S(
-        "an address of nobody",
+        "an address that no port has",
         "tagged1",
         "10.0.0.250",
         cause="no-such-address",
@@ -327,7 +327,7 @@ ROUTES = [
         change=c.routed("legacy", "10.77.0.0/24", "gate"),
     ),
     S(
-        "a route by an address of nobody",
+        "a route by an address that no port has",
         *("island", BEHIND, PING, "no-such-address"),
         change=c.routed("island", "10.77.0.0/24", NOBODY),
     ),

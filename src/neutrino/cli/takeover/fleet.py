@@ -79,6 +79,11 @@ def _check_phase(cloud: Cloud) -> None:
                 "the last import was not the final one, so Neutron may have changed since: let Neutron refuse writes, and "
                 "run `neutrino takeover import --final` first"
             )
+        case Phase.CLOSED | Phase.EXPORTED:
+            raise CommandError(
+                "this cloud was exported to Neutron, which serves the hosts that were given back and may have changed: "
+                "run `neutrino takeover import --final` first, or `neutrino takeover open` to go on here"
+            )
 
 
 def _print(outcome: Outcome, *, lines: bool) -> None:
