@@ -187,7 +187,7 @@ class Pinging:
 
     def _wait_for_answers(self) -> None:
         """A moment: as long as answers arrive, those to the last requests are in flight and not lost."""
-        last, give_up = max(self.received, default=0), time.monotonic() + 1.0
+        last, give_up = max(self.received, default=0), time.monotonic() + scaled(1.0)
         while not self._answers_after(last) and time.monotonic() < give_up:
             time.sleep(PING_INTERVAL)
         self._until = max(self.received, default=0) if self._answers_after(last) else None

@@ -219,19 +219,32 @@ def convert_and_back(place: Place, interval: float = PING_INTERVAL) -> str:
         assert all(talk.talks() for talk in talks)
         wait_to_fall_silent(*ending)
         assert connecting(ssh) == set(), "no rule lets it in"
+        [since] = make_guests(lab, _like(place, place.near[0], "since"))
+        to_new = Attempt(place.far[0], since, WEB)
+        assert connecting([to_new]) == {to_new}
 
         give_back(place)
+        assert connecting([to_new]) == set(), "no flow of Neutron filters it"
         assert place.of_neutron() == left
         assert all(talk.talks() for talk in talks)
         assert connecting(ssh) == {*ssh}, "Neutron's flow lets it in"
 
         convert(place)
         assert all(talk.talks() for talk in talks)
+        assert connecting([to_new]) == {to_new}
     assert_none_lost(place, pings)
+    lab.delete_vm(since.name)
     return said
+
+
+def _like(place: Place, guest: Guest, name: str) -> Spec:
+    """An instance on the same host and network, with the same security groups."""
+    port: Object = place.lab.api.show("port", guest.port_id)
+    return Spec(name, {"id": port["network_id"]}, HOST, port["security_groups"])
 
 
 def assert_none_lost(place: Place, pings: list[Pinging]) -> None:
     text = ", ".join(f"{ping.lost} of {ping.sent}" for ping in pings) + " pings lost"
+    text += "".join(f"\n{ping}" for ping in pings if ping.lost)
     place.say(text)
     assert [ping.lost for ping in pings] == [0] * len(pings), text

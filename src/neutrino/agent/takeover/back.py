@@ -1,8 +1,9 @@
 """Gives a host back to Neutron's agents: the snapshot is restored, so that packets pass as before the conversion.
 
 The roles have ended before. The order is that of a packet's way which must never be without its rules: iptables rules of
-Neutron first, beside our nft tables; then ours are deleted; flows of each bridge in one bundle; then addresses, routes and
-daemons. What Neutron's agents make anew when they are started, as QoS and controllers, is left to them.
+Neutron first, beside our nft tables; then ours are deleted; ports that Neutron's flows do not know are cut off; flows of
+each bridge in one bundle; then addresses, routes and daemons. What Neutron's agents make anew when they are started, as
+QoS and controllers, is left to them.
 """
 
 import dataclasses
@@ -16,6 +17,7 @@ from neutrino.dataplane.netlink.api import DeleteItem, Netlink, NetlinkChange, N
 from neutrino.dataplane.netlink.values import OURS, NamespaceState
 from neutrino.dataplane.nft.api import Nft, NftError, TablePlan
 from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK, LEARNED_COOKIE, OpenFlow, OpenFlowError, parse_flow
+from neutrino.dataplane.ovsdb.api import OvsdbError
 
 LOG = logging.getLogger(__name__)
 _HA_DEVICE = "ha-"
@@ -30,6 +32,7 @@ class Restorer:
     nft: Nft
     restore_rules: Callable[[str, dict[int, str]], None]  # iptables-restore in a namespace
     restore_hybrid: Callable[[SavedFirewall], None]
+    silence: Callable[[dict[str, int]], int]  # ports of instances that were plugged since, before flows; how many
 
     def restore(self, snapshot: HostSnapshot, say: Callable[[str], None]) -> list[str]:
         """The problems of what could not be restored; the rest is."""
@@ -42,12 +45,20 @@ class Restorer:
         say(f"restoring the rules of {len(namespaces)} namespaces")
         for name, saved in namespaces.items():
             problems += _tried(name, lambda name=name, saved=saved: self._restore_rules(name, saved))  # type: ignore[misc]
+        if snapshot.instance_ports is not None:
+            problems += _tried(
+                "ports that were plugged since", lambda: self._silence(snapshot.instance_ports or {}, say)
+            )
         for bridge, saved_bridge in snapshot.bridges.items():
             say(f"restoring {len(saved_bridge.flows)} flows of {bridge}")
             problems += _tried(bridge, lambda name=bridge, saved=saved_bridge: self._restore_bridge(name, saved))  # type: ignore[misc]
         for name, saved in namespaces.items():
             problems += _tried(name, lambda name=name, saved=saved: self._restore_items(name, saved))  # type: ignore[misc]
         return problems
+
+    def _silence(self, saved: dict[str, int], say: Callable[[str], None]) -> None:
+        if number := self.silence(saved):
+            say(f"cutting off {number} ports that were plugged since the conversion, until Neutron's agent is started")
 
     def _restore_rules(self, name: str, saved: SavedNamespace) -> None:
         self.restore_rules(name, saved.rules)
@@ -102,7 +113,7 @@ def plan_items(saved: SavedNamespace, actual: NamespaceState) -> Iterator[Netlin
 
 
 _BY_KERNEL = 2  # protocol of routes that the kernel adds for an address
-_FAILURES = (OpenFlowError, IptablesError, NetlinkError, NftError)
+_FAILURES = (OpenFlowError, OvsdbError, IptablesError, NetlinkError, NftError)
 
 
 def _tried(subject: str, work: Callable[[], None]) -> Iterable[str]:

@@ -4,11 +4,12 @@ import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from typing import Final
 
 from neutrino.agent.guard.gate import Bridges, Gate
 from neutrino.agent.metadata import build as metadata
 from neutrino.agent.runtime.role import Drift, Role
-from neutrino.agent.takeover import hybrid
+from neutrino.agent.takeover import hybrid, instance_ports
 from neutrino.agent.takeover.back import Restorer
 from neutrino.agent.takeover.commands import Commands
 from neutrino.agent.takeover.conversion import Conversion, Host, Say
@@ -33,6 +34,8 @@ from neutrino.dataplane.process.foreign import RealForeignProcesses
 from neutrino.dataplane.process.units import SystemdUnits
 from neutrino.feed.client import FeedClient
 
+SETTLE_SECONDS: Final = 5.0
+
 
 def commands(
     conf: Configuration,
@@ -55,6 +58,7 @@ def commands(
             read_daemons,
             partial(save_rules, namespaces),
             _read_hybrid,
+            lambda: instance_ports.numbers(bridges.ovsdb().read(), bridges.integration),
         )
         snapshot = reader.read(bridges.present(), datetime.now(UTC).isoformat(timespec="seconds"))
         write_snapshot(state, snapshot)
@@ -92,6 +96,14 @@ def _read_hybrid() -> SavedFirewall:
     return hybrid.read(RealIptables()) if shutil.which("iptables-save") else SavedFirewall()
 
 
+def _silence(bridges: Bridges, saved: dict[str, int]) -> int:
+    ovsdb = bridges.ovsdb()
+    changes = instance_ports.plan_dead(saved, ovsdb.read(), bridges.integration)
+    if changes:
+        ovsdb.apply(changes, wait=SETTLE_SECONDS)  # before the flows: the switch has to have the tags
+    return len(changes)
+
+
 def restore(conf: Configuration, bridges: Bridges, say: Say) -> list[str]:
     """Give the host back, as its snapshot has it; the problems."""
     snapshot = read_snapshot(conf.state_path)
@@ -102,6 +114,7 @@ def restore(conf: Configuration, bridges: Bridges, say: Say) -> list[str]:
         RealNft(),
         partial(restore_saved, namespaces),
         partial(hybrid.restore, RealIptables()),
+        partial(_silence, bridges),
     )
     problems = restorer.restore(snapshot, say)
     say(f"starting {len(snapshot.daemons)} daemons of Neutron's agents in place of ours")

@@ -54,6 +54,7 @@ class HostSnapshot:
     namespaces: dict[str, SavedNamespace]
     daemons: tuple[SavedDaemon, ...] = ()
     hybrid: SavedFirewall = dataclasses.field(default_factory=SavedFirewall)
+    instance_ports: dict[str, int] | None = None  # ofports by device; None: written before these were saved
     format: int = FORMAT
 
     def text(self) -> str:
@@ -72,6 +73,7 @@ class Reader:
     read_daemons: Callable[[], tuple[SavedDaemon, ...]]
     save_rules: Callable[[str], dict[int, str]]  # the output of iptables-save in a namespace, by IP version
     read_hybrid: Callable[[], SavedFirewall]
+    read_ports: Callable[[], dict[str, int]]  # ofports of instances, by device
 
     def read(self, bridges: Iterable[str], taken_at: str) -> HostSnapshot:
         names = sorted(name for name in self.netlink.namespaces() if name.startswith(NAMESPACES))
@@ -81,6 +83,7 @@ class Reader:
             {name: self._namespace(name) for name in names},
             self.read_daemons(),
             self.read_hybrid(),
+            self.read_ports(),
         )
 
     def _bridge(self, name: str) -> SavedBridge:

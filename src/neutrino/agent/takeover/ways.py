@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
 
+from neutrino.agent.takeover.instance_ports import plugged
 from neutrino.dataplane.ovsdb.api import Snapshot
 from neutrino.dataplane.probes.api import Probe
 from neutrino.feed.state import State
@@ -26,7 +27,7 @@ def choose(state: State, snapshot: Snapshot, bridge: str) -> list[Probe]:
         for address in entry.ip_addresses:
             remote.setdefault((entry.network_id, _version(address)), address)
     found = []
-    for device, ofport, port_id in _plugged(snapshot, bridge):
+    for device, ofport, port_id in plugged(snapshot, bridge):
         port = ports.get(port_id)
         if port is None or port.device_owner.startswith(_SERVICES) or not port.admin_state_up or port.trunk_vlan:
             continue
@@ -41,17 +42,6 @@ def choose(state: State, snapshot: Snapshot, bridge: str) -> list[Probe]:
 def _addresses(port: Port) -> dict[int, str]:
     """The first address of each IP version."""
     return {_version(one.ip_address): one.ip_address for one in reversed(port.fixed_ips)}
-
-
-def _plugged(snapshot: Snapshot, bridge: str) -> Iterator[tuple[str, int, str]]:
-    """Devices with their ofport and port's id; not internal ports, whose devices are in namespaces."""
-    if bridge not in snapshot.bridges:
-        return
-    for port in snapshot.bridges[bridge].ports.values():
-        for interface in port.interfaces:
-            port_id = interface.external_ids.get("iface-id")
-            if port_id and (interface.ofport or 0) > 0 and interface.type in ("", "system"):
-                yield interface.name, interface.ofport or 0, port_id
 
 
 def _gateways(network: Network | None, address: str) -> Iterator[str]:
