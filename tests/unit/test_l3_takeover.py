@@ -126,6 +126,14 @@ def test_a_link_to_fip_that_is_there_stays(tmp_path: Path) -> None:
     assert LinkLocals(str(tmp_path)).find(ROUTER) == ("169.254.88.134", "169.254.88.135")
 
 
+def test_a_link_that_neutron_has_given_to_two_routers_stays_with_both(tmp_path: Path) -> None:
+    pair = ipaddress.IPv4Network("169.254.88.134/31")
+    links = LinkLocals(str(tmp_path))
+    for router in (ROUTER, OTHER):
+        links.allocate(router, {"fpr-7e1ab6d2-0": pair, "fpr-8e1ab6d2-0": pair})
+    assert {links.find(ROUTER), links.find(OTHER)} == {("169.254.88.134", "169.254.88.135")}
+
+
 def test_chains_of_address_scopes_are_found() -> None:
     saved = (
         "*filter\n:neutron-l3-agent-scope - [0:0]\n:operators-scope - [0:0]\n-A operators-scope -j DROP\n"

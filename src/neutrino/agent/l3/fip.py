@@ -225,14 +225,16 @@ class LinkLocals:
     def allocate(
         self, router_id: str, existing: Mapping[str, ipaddress.IPv4Network] = MappingProxyType({})
     ) -> Link | None:
-        """`existing`: pairs that are there, by device in `fip-…`, as a Neutron agent has created them: they stay."""
+        """`existing`: pairs that are there, by device in `fip-…`, as a Neutron agent has created them: they stay.
+
+        Neutron gives two routers the same one if it creates both at once. That works, as all routes name the device; and
+        while a pair's addresses were changed on its two ends one after the other, packets would wait for ARP.
+        """
         with self._lock:
             if router_id not in self._pairs:
-                used = set(self._pairs.values())
+                used = {*self._pairs.values(), *existing.values()}
                 own = existing.get(device(TO_ROUTER, router_id))
-                wanted = (own,) if own is not None and _is_pair(own) else ()
-                free = next((pair for pair in wanted if pair not in used), None)
-                used |= set(existing.values())
+                free = own if own is not None and _is_pair(own) else None
                 free = free or next((pair for pair in POOL.subnets(new_prefix=31) if pair not in used), None)
                 if free is None:
                     raise OSError(f"{LINKS_FILE}: all of {POOL} is used by routers with floating IPs")
