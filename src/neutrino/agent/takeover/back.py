@@ -58,7 +58,7 @@ class Restorer:
 
     def _silence(self, saved: dict[str, int], say: Callable[[str], None]) -> None:
         if number := self.silence(saved):
-            say(f"cutting off {number} ports that were plugged since the conversion, until Neutron's agent is started")
+            say(f"cut off until Neutron's agent is started: ports that were plugged since the conversion ({number})")
 
     def _restore_rules(self, name: str, saved: SavedNamespace) -> None:
         self.restore_rules(name, saved.rules)
