@@ -112,7 +112,10 @@ def pip(*arguments: str) -> None:
 
 
 def run(argv: Sequence[str], *, capture: bool = False, text: str | None = None) -> str:
-    done = subprocess.run(argv, check=False, text=True, input=text, stdout=subprocess.PIPE if capture else None)
+    # Compiled modules that the new environment's interpreter writes would name the directory in which it was built.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    output = subprocess.PIPE if capture else None
+    done = subprocess.run(argv, check=False, text=True, input=text, stdout=output, env=environment)
     if done.returncode:
         raise SystemExit(f"package: {' '.join(argv[:8])} … ended with {done.returncode}")
     return done.stdout or ""
