@@ -130,6 +130,17 @@ def test_an_option_of_the_agent_that_is_wrong(here: Machine, tmp_path: Path) -> 
     assert "local_ip=here" in refused(here, "agent", "--config-file", path)
 
 
+def test_advertisements_that_no_version_of_vrrp_can_send(here: Machine, tmp_path: Path) -> None:
+    for given, reason in (
+        ({"ha_vrrp_advert_int": "40.5"}, "ha_vrrp_advert_int=40.5 has a fraction, with which 40 seconds are the most"),
+        (
+            {"ha_vrrp_advert_int": "0.2", "ha_vrrp_auth_password": "secret"},
+            "ha_vrrp_auth_password: VRRP version 3, which ha_vrrp_advert_int=0.2 needs, has no authentication",
+        ),
+    ):
+        assert refused(here, "agent", "--config-file", agent_file(tmp_path, DEFAULT=given)) == reason
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import msgspec
+import pytest
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.services.keepalived.render import render_keepalived
+from neutrino.agent.l3.services.keepalived.render import Agreement, read_agreement, render_keepalived
 from neutrino.agent.l3.services.radvd.render import render_radvd
 from neutrino.dataplane.netlink.values import route
 from neutrino.model.routing import Router, RouterRoute
@@ -116,6 +119,16 @@ def test_with_ha_keepalived_sets_the_addresses() -> None:
         "nopreempt",
     ):
         assert line in text, text
+
+
+@pytest.mark.parametrize(("interval", "lines"), [(2.0, {"advert_int 2"}), (0.2, {"version 3", "advert_int 0.2"})])
+def test_advertisements_within_a_second_are_of_vrrp_version_3(interval: float, lines: set[str]) -> None:
+    failover = routing.failover(router(ha=membership()), OPTIONS)
+    assert failover is not None
+    text = render_keepalived(failover, dataclasses.replace(OPTIONS, ha_vrrp_advert_int=interval), "/state/fifo")
+    found = {line.strip() for line in text.splitlines() if line.strip().startswith(("version", "advert_int"))}
+    assert found == lines
+    assert read_agreement(text) == Agreement(interval)
 
 
 def test_after_a_failover_the_new_host_translates_as_the_old_one() -> None:

@@ -174,10 +174,10 @@ def _tunnel_addresses(facts: Facts) -> Iterator[Finding]:
 
 def _vrrp_intervals(facts: Facts) -> Iterator[Finding]:
     """Compare the intervals of all hosts: keepalived ignores advertisements whose interval is not its own."""
-    hosts: defaultdict[int, list[str]] = defaultdict(list)
+    hosts: defaultdict[float, list[str]] = defaultdict(list)
     for agent in facts.agents:
         interval = agent.configurations.get(HA_VRRP_ADVERT_INT)
-        if agent.agent_type == L3 and isinstance(interval, int) and facts.is_alive(agent):
+        if agent.agent_type == L3 and isinstance(interval, int | float) and facts.is_alive(agent):
             hosts[interval].append(agent.host)
     if len(hosts) > 1:
         values = (f"{interval} on {', '.join(sorted(names))}" for interval, names in sorted(hosts.items()))

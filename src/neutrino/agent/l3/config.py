@@ -13,6 +13,18 @@ from neutrino.model.routing import Router
 MODES = ("legacy", "dvr", "dvr_snat", "dvr_no_external")
 # Those of Neutron's L3 agent that are part of this one: clients look in its report for what its routers can do.
 EXTENSIONS = ("conntrack_helper", "fip_qos", "fwaas_v2", "gateway_ip_qos", "ndp_proxy", "port_forwarding")
+SHORTEST_INTERVAL = 0.05  # seconds between advertisements
+LONGEST_OF_VERSION_3 = 40  # its packets have room for 40.95 s, in hundredths of a second
+
+
+def needs_version_3(interval: float) -> bool:
+    """VRRP version 2 counts in whole seconds."""
+    return interval != int(interval)
+
+
+def as_configured(interval: float) -> float:
+    """Whole seconds as keepalived's version 2, Neutron and the API have them."""
+    return interval if needs_version_3(interval) else int(interval)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +50,13 @@ class L3Options:
     ipv6_gateway: str = option("", "Link-local next hop of gateways whose IPv6 subnet names none.")
     ha_vrrp_auth_type: str = option("PASS", "VRRP authentication type.", choices=["AH", "PASS"])
     ha_vrrp_auth_password: str = option("", "VRRP password; empty: no authentication.", secret=True)
-    ha_vrrp_advert_int: int = option(1, "Seconds between VRRP advertisements of an active router.", min=1)
+    ha_vrrp_advert_int: float = option(
+        1.0,
+        "Seconds between VRRP advertisements of an active router: with a fraction by VRRP version 3, which has no "
+        "authentication, from 0.05 to 40. A standby host takes over after three.",
+        min=SHORTEST_INTERVAL,
+        max=255,
+    )
     min_rtr_adv_interval: int = option(30, "Fewest seconds between router advertisements.", min=3)  # limits: RFC 4861
     max_rtr_adv_interval: int = option(100, "Most seconds between them.", min=4, max=1800)
     radvd_user: str = option("", "User that radvd runs as; empty: the agent's.")
@@ -130,7 +148,7 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
         agents.AGENT_MODE: conf.agent_mode,
         agents.HANDLE_INTERNAL_ONLY_ROUTERS: conf.handle_internal_only_routers,
         agents.GATEWAY_EXTERNAL_NETWORK_ID: conf.gateway_external_network_id,
-        agents.HA_VRRP_ADVERT_INT: conf.ha_vrrp_advert_int,
+        agents.HA_VRRP_ADVERT_INT: as_configured(conf.ha_vrrp_advert_int),
         "external_network_bridge": conf.external_network_bridge,
         "interface_driver": "openvswitch",
         agents.EXTENSIONS: list(EXTENSIONS),
@@ -139,6 +157,20 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
     return agents.AgentState(
         agents.L3, "neutron-l3-agent", conf.host, "l3_agent", conf.agent.availability_zone, configurations
     )
+
+
+def vrrp_problem(conf: cfg.ConfigOpts) -> str | None:
+    """Why advertisements cannot be sent as configured; None if they can."""
+    interval = conf.ha_vrrp_advert_int
+    if not needs_version_3(interval):
+        return None
+    if interval > LONGEST_OF_VERSION_3:
+        return f"ha_vrrp_advert_int={interval} has a fraction, with which {LONGEST_OF_VERSION_3} seconds are the most"
+    if conf.ha_vrrp_auth_password:
+        return (
+            f"ha_vrrp_auth_password: VRRP version 3, which ha_vrrp_advert_int={interval} needs, has no authentication"
+        )
+    return None
 
 
 def ipv6_gateway_problem(conf: cfg.ConfigOpts) -> str | None:

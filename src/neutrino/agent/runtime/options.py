@@ -11,6 +11,7 @@ T = TypeVar("T")
 _KINDS: dict[Any, str] = {
     bool: "BoolOpt",
     int: "IntOpt",
+    float: "FloatOpt",
     str: "StrOpt",
     tuple[str, ...]: "ListOpt",
     tuple[int, ...]: "ListOpt",

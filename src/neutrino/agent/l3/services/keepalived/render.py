@@ -14,7 +14,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.config import L3Options, as_configured, needs_version_3
 from neutrino.agent.l3.names import HA, device
 from neutrino.dataplane.netlink.values import MAIN_TABLE, Address, Route
 from neutrino.model.addresses import link_local
@@ -23,11 +23,12 @@ from neutrino.model.routing import HaMembership, Router, RouterInterface
 GARP_DELAY = 60  # seconds until keepalived announces again; the agent does so earlier
 LOWER_PRIORITY_DELAY = 2  # seconds after an advertisement of another active host, which then steps back
 GARP_REFRESH = 20  # seconds: switches that saw the router's MAC on another host learn the right place within these
+HIGHEST_PRIORITY = -20  # as of nice
 STATIC = 4  # the protocol of its routes
 _LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
 _RESERVED = (ipaddress.IPv4Network("169.254.169.254/32"), ipaddress.IPv4Network("169.254.64.0/18"))
 """Of metadata, and of distributed routers' links to `fip-…`."""
-_ADVERTISEMENTS = re.compile(r"^\s*advert_int\s+(\d+)\s*$", re.MULTILINE)
+_ADVERTISEMENTS = re.compile(r"^\s*advert_int\s+(\d+(?:\.\d+)?)\s*$", re.MULTILINE)
 _AUTHENTICATION = re.compile(r"^\s*auth_(type|pass)\s+(\S+)\s*$", re.MULTILINE)
 
 
@@ -35,7 +36,7 @@ _AUTHENTICATION = re.compile(r"^\s*auth_(type|pass)\s+(\S+)\s*$", re.MULTILINE)
 class Agreement:
     """What all hosts of a router must have alike: a keepalived ignores advertisements of others, and becomes active."""
 
-    interval: int  # seconds between advertisements
+    interval: float  # seconds between advertisements; with a fraction by VRRP version 3
     authentication: tuple[str, str] = ("", "")  # type and password
 
 
@@ -78,13 +79,15 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str) -> st
     """
     membership = failover.membership
     name = device(HA, membership.interface.id)
+    agreement = agreement_of(options)
     general = (
         "notification_email_from neutrino@localhost",
         f"router_id {options.host}",
         f"vrrp_notify_fifo {notify}",
         f"vrrp_garp_master_refresh {GARP_REFRESH}",
+        # Before other processes: three late advertisements are a failover.
+        *((f"vrrp_priority {HIGHEST_PRIORITY}",) if needs_version_3(agreement.interval) else ()),
     )
-    agreement = agreement_of(options)
     kind, password = agreement.authentication
     authentication = (f"auth_type {kind}", f"auth_pass {password}") if kind else ()
     instance = (
@@ -95,7 +98,8 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str) -> st
         f"garp_master_delay {GARP_DELAY}",
         f"garp_lower_prio_delay {LOWER_PRIORITY_DELAY}",
         "nopreempt",
-        f"advert_int {agreement.interval}",
+        *(("version 3",) if needs_version_3(agreement.interval) else ()),
+        f"advert_int {as_configured(agreement.interval)}",
         *_block("authentication", authentication),
         *_block("track_interface", (name,)),  # a host whose HA port is down steps back
         *_block("virtual_ipaddress", (f"{primary_address(membership)} dev {name}",)),
@@ -112,7 +116,7 @@ def read_agreement(configuration: str) -> Agreement | None:
     found = _ADVERTISEMENTS.search(configuration)
     words = dict(_AUTHENTICATION.findall(configuration))
     authentication = (words.get("type", ""), words.get("pass", ""))
-    return Agreement(int(found[1]), authentication) if found is not None else None
+    return Agreement(float(found[1]), authentication) if found is not None else None
 
 
 def _excluded(failover: Failover) -> Iterator[str]:

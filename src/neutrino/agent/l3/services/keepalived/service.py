@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from neutrino import daemon_files
-from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.config import L3Options, as_configured
 from neutrino.agent.l3.services.api import RouterService, Serving
 from neutrino.agent.l3.services.fifo import Fifo
 from neutrino.agent.l3.services.keepalived.render import (
@@ -156,7 +156,8 @@ class Keepalived(RouterService):
         """What to do where the options differ from what is kept; empty if they do not. Blocking."""
         kept, options = self._agreement(router_id), agreement_of(self.options)
         if kept.interval != options.interval:
-            differs = f"advert_int {kept.interval}, and ha_vrrp_advert_int is {options.interval}"
+            intervals = as_configured(kept.interval), as_configured(options.interval)
+            differs = "advert_int {}, and ha_vrrp_advert_int is {}".format(*intervals)
         elif kept.authentication != options.authentication:
             differs = "another password or type of authentication than ha_vrrp_auth_password and ha_vrrp_auth_type"
         else:
