@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from neutrino.lab import faults
 from neutrino.lab.errors import LabError, wait_until
@@ -205,7 +206,7 @@ def count_transitions(interval: float, duration: float) -> int:
 
 def _logged(bench: Bench, host: str) -> int:
     """How often keepalived has become active there since it was started."""
-    directory = bench.lab.paths.host(host) / "ha_confs" / bench.router["id"]
+    directory: Path = bench.lab.paths.host(host) / "ha_confs" / str(bench.router["id"])
     return (directory / "keepalived.log").read_text().count("Entering MASTER STATE")
 
 

@@ -82,13 +82,16 @@ class FakeRole:
 
 
 class FakeProber:
-    silent = 0.0
+    since_answer = 0.0
     closed = False
 
     def start(self, probes: object) -> None: ...
 
     def losses(self) -> list[Loss]:
-        return [Loss(PROBE, 100, 0, 0.06, self.silent)]
+        return [Loss(PROBE, 100, 0, 0.06, self.since_answer)]
+
+    def silent(self, seconds: float) -> list[Probe]:
+        return [PROBE] if self.since_answer > seconds else []
 
     def close(self) -> None:
         self.closed = True
@@ -219,7 +222,7 @@ def test_what_refuses_a_conversion(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (lambda place: setattr(place.prober, "silent", 9.0), "tap1 (10.0.0.5) to 10.0.0.1"),
+        (lambda place: setattr(place.prober, "since_answer", 9.0), "tap1 (10.0.0.5) to 10.0.0.1"),
         (lambda place: setattr(place.role, "position", 3), "waiting for l2"),
         (lambda place: setattr(place, "drifts", [[Drift("l2", "br-int - flow")]] * 10000), "br-int - flow"),
         (lambda place: setattr(place.gate, "admit", None), "not callable"),
@@ -368,7 +371,7 @@ def test_neutrons_agents_run_again_after_a_conversion_that_failed(
 ) -> None:
     async def work(place: Place) -> None:
         place.agents += AGENTS
-        place.prober.silent = 9.0
+        place.prober.since_answer = 9.0
         returning = asyncio.create_task(place.returning())
         answer = await place.commands.handle(Request("convert", stop_agents=True), place.said.append)
         await returning

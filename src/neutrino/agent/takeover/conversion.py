@@ -229,7 +229,6 @@ class Conversion:
             self._check_probes(prober)
 
     def _check_probes(self, prober: Prober | None) -> None:
-        silent = [loss for loss in prober.losses() if loss.silent > SILENT_SECONDS] if prober is not None else []
-        if silent:
-            listed = ", ".join(loss.probe.text() for loss in silent[:_SHOWN])
+        if prober is not None and (silent := prober.silent(SILENT_SECONDS)):
+            listed = ", ".join(probe.text() for probe in silent[:_SHOWN])
             raise Failed(f"{len(silent)} ways are not answered any more: {listed}")

@@ -5,6 +5,9 @@
 
 First the neighbour's MAC is asked for, by ARP or a neighbour solicitation; from then on echo requests are sent in the
 interval. A neighbour that answers no echo, as its security groups may have it, goes on being asked for its MAC.
+
+Ways take turns, so that packets are spread evenly: a packet-out is handled by the one thread of the switch that also
+changes its flows, and bursts of them would cause the loss that they are to find.
 """
 
 import contextlib
@@ -21,7 +24,8 @@ from typing import Final
 from neutrino.dataplane.probes.api import Loss, Probe, ProbeError, Sent, loss_of
 from neutrino.dataplane.probes.frames import EchoReply, NeighbourReply, echo_request, neighbour_request, parse_answer
 
-INTERVAL: Final = 0.05  # seconds between two packets of one probe
+INTERVAL: Final = 0.05  # seconds between two packets of one probe, if there are few
+SPACING: Final = 0.004  # seconds between two packets of all: 100 ways are probed each 0.4 seconds
 LEARNING: Final = 1.0  # seconds to learn MACs, and then whether echo requests are answered
 PATIENCE: Final = 1.0  # seconds after which a packet counts as lost
 _KEPT: Final = 12_000  # packets of a probe: ten minutes
@@ -47,6 +51,7 @@ class _Way:
         self.echoed = False  # the peer answers echo requests
         self.sequence = 0
         self.sent: dict[int, Sent] = {}
+        self.heard = 0.0  # when the last answer came
 
     def frame(self, *, echo: bool) -> bytes:
         probe = self.probe
@@ -61,7 +66,8 @@ class _Way:
     def answered(self, sequence: int) -> None:
         one = self.sent.get(sequence)
         if one is not None and one.answered is None:
-            self.sent[sequence] = Sent(one.at, time.monotonic())
+            self.heard = time.monotonic()
+            self.sent[sequence] = Sent(one.at, self.heard)
 
     def take(self, answer: NeighbourReply | EchoReply) -> None:
         if isinstance(answer, EchoReply):
@@ -109,6 +115,11 @@ class SwitchProber:
         with self._lock:
             return [loss_of(way.probe, list(way.sent.values()), now, PATIENCE) for way in self._ways]
 
+    def silent(self, seconds: float) -> list[Probe]:
+        before = time.monotonic() - seconds
+        with self._lock:
+            return [way.probe for way in self._ways if way.heard < before]
+
     def close(self) -> None:
         self._ending.set()
         if self._thread is not None:
@@ -122,6 +133,7 @@ class SwitchProber:
             self._ways = [way for way in self._ways if any(one.answered for one in way.sent.values())]
             for way in self._ways:
                 way.sent.clear()
+                way.heard = time.monotonic()
 
     def _run(self, switch: socket.socket, devices: Mapping[str, socket.socket]) -> None:
         with selectors.DefaultSelector() as selector:
@@ -129,25 +141,33 @@ class SwitchProber:
             for name, device in devices.items():
                 selector.register(device, selectors.EVENT_READ, name)
             started = due = time.monotonic()
+            turn = 0
             while not self._ending.is_set():
-                if time.monotonic() >= due:
-                    due += INTERVAL
-                    self._send(switch, learning=time.monotonic() - started < LEARNING)
+                now = time.monotonic()
+                if now >= due:
+                    turn = self._send(switch, turn, learning=now - started < LEARNING)
+                    due = now + self._spacing()  # what a delay of this thread has left out is not made up for
                 for key, _ in selector.select(max(0.0, due - time.monotonic())):
                     if key.data is None:
                         self._answer(switch, selector)
                     else:
                         self._take(str(key.data), devices[str(key.data)])
 
-    def _send(self, switch: socket.socket, *, learning: bool) -> None:
+    def _spacing(self) -> float:
+        return max(INTERVAL / max(1, len(self._ways)), SPACING)
+
+    def _send(self, switch: socket.socket, turn: int, *, learning: bool) -> int:
+        """Send on the way whose turn it is; returns the next turn."""
         with self._lock:
-            messages = []
-            for way in self._ways:
-                messages.append(packet_out(way.probe.ofport, way.frame(echo=way.echoed)))
-                if not way.echoed and way.peer_mac and not learning:
-                    messages.append(packet_out(way.probe.ofport, way.frame(echo=True)))
+            if not self._ways:
+                return 0
+            way = self._ways[turn % len(self._ways)]
+            messages = [packet_out(way.probe.ofport, way.frame(echo=way.echoed))]
+            if not way.echoed and way.peer_mac and not learning:
+                messages.append(packet_out(way.probe.ofport, way.frame(echo=True)))
         with contextlib.suppress(OSError):  # what is not sent is not answered
             switch.sendall(b"".join(messages))
+        return turn + 1
 
     def _answer(self, switch: socket.socket, selector: selectors.BaseSelector) -> None:
         """The switch probes an idle connection, and closes one that does not answer."""
