@@ -94,6 +94,7 @@ def test_an_upgraded_database_is_as_a_new_one(db: Database) -> None:
     with db.engine().begin() as connection:  # as it was in version 0100
         t.takeovers.drop(connection)
         connection.execute(sa.text("ALTER TABLE changes DROP COLUMN user_id"))
+        connection.execute(sa.text("ALTER TABLE changes DROP COLUMN changed"))
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0100'"))
     schema.ensure(db)
     assert schema.version(db) == schema.HEAD

@@ -45,8 +45,9 @@ def test_a_port_by_name(server: Neutrino, api: Caller, capsys: pytest.CaptureFix
     assert run(server, "web") == 0
     table = capsys.readouterr().out.splitlines()
     assert table[0].split() == ["POSITION", "TIME", "KIND", "ACTION", "USER", "REQUEST"]
-    assert [line.split()[2:4] for line in table[1:]] == [["port", "created"], ["port", "updated"]]
-    assert all(line.split()[5].startswith("req-") for line in table[1:])
+    assert [line.split()[2:4] for line in table[1:3]] == [["port", "created"], ["port", "updated"]]
+    assert all(line.split()[5].startswith("req-") for line in table[1:3])
+    assert [line.strip() for line in table[3:]] == ['description: "" → "x"']
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,9 @@ def test_a_log_whose_beginning_was_removed() -> None:
     named = list(lines("p1", [{**row, "user_id": "8c7b\x1b[2J", "request_id": "req-1"}], 0))[-1]
     assert named.split()[-1] == "req-1"
     assert "\x1b" not in named
+    moved = {"name": "name", "old": "a\x1b[2J", "new": None}
+    values = list(lines("p1", [{**row, "changed": [moved]}], 0))[-1]
+    assert values.split() == ["name:", '"a\\u001b[2J"', "→", "null"]
     text = list(lines("p1", [row], 5))
     assert "oldest changes have been removed" in text[0]
     assert "a host's report" in text[-1]

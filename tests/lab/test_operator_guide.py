@@ -94,7 +94,9 @@ def test_two_a_port_that_is_switched_off(lab: Lab) -> None:
     done(lab, breaks)
     wait_until(lambda: not pings(lab, "web", address(lab, "db"), seconds=1), 30, "db is still connected")
     expect(lab, 2, trace, "verdict: dropped (port-admin-down)", "is administratively down")
-    assert re.search(r"updated +\S+ +req-", done(lab, history))
+    shown = done(lab, history)
+    assert re.search(r"updated +\S+ +req-", shown)
+    assert "admin_state_up: true → false" in shown
     done(lab, mends)
     wait_until(lambda: pings(lab, "web", address(lab, "db"), seconds=1), 30, "web does not reach db")
 

@@ -4,6 +4,9 @@
     ?object_id=ID        the changes of one object, as far back as the log goes
     ?kind=port           only of this kind; repeatable        ?limit=N   at most so many
 
+Rows of updates have in `changed` the attributes that they have changed, with old and new values, as far as the caller may
+read them of the object; secrets are `***`, and of a long value there is the beginning (db/changed_values.py).
+
 The response has `position`, where a client continues, and `removed`: if that is above the client's `after`, it has missed
 changes and reads everything again. Without `after` and `object_id` there are no rows: that is where a client starts.
 
@@ -11,7 +14,7 @@ For administrators these are positions of the log: its last one, and the last on
 Members get cursors (`change_cursors.py`) that advance with the changes of their project, and as `removed` 0 or MISSED.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,13 +23,16 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Object
 from neutrino.server import errors
+from neutrino.server.api.definition import Resource
 from neutrino.server.api.pipeline import Reply, Request
 from neutrino.server.api.resources.change import CHANGE
 from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages import visible
 from neutrino.server.api.stages.query_string import Pairs, parse_fields
 from neutrino.server.change_cursors import Cursors, resting
+from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.changed_values import decode_changed
 from neutrino.server.db.session import Database
 from neutrino.server.db.sql import Condition, NamedRow, Selection
 from neutrino.server.policy.authorizer import Authorizer
@@ -46,7 +52,10 @@ _COLUMNS = (
     t.changes.c.project_id,
     t.changes.c.request_id,
     t.changes.c.user_id,
+    t.changes.c.changed,
 )
+# What rules of policy depend on: nothing else of the object is known when its changes are read.
+_OWNERS: Final = ("project_id", "tenant_id", "ext_parent:project_id", "security_group:project_id")
 _HEAD = sa.select(t.change_head.c.position, t.change_head.c.removed, t.change_head.c.identity).where(
     t.change_head.c.id == 1
 )
@@ -63,6 +72,7 @@ class _Asked:
 @dataclass(frozen=True)
 class Changes:
     db: Database
+    resources: Mapping[str, Resource]  # of the API, by kind of the change log
 
     def routes(self, authorizer: Authorizer) -> list[Route]:
         def index(request: Request) -> Reply:
@@ -73,12 +83,22 @@ class Changes:
                 rows, position, removed = self.read(asked)
             else:
                 rows, position, removed = self.read_project(asked, context.project_id or "-")
-            shown = visible.present(
-                CHANGE, [row for row in rows if visibility.hidden(row) is not None], visibility, fields
-            )
+            rows = [self._with_values(row, authorizer, context) for row in rows if visibility.hidden(row) is not None]
+            shown = visible.present(CHANGE, rows, visibility, fields)
             return Reply(200, {"changes": shown, "position": position, "removed": removed})
 
         return [Route("GET", f"{PREFIX}/{CHANGE.url}", index)]
+
+    def _with_values(self, row: Object, authorizer: Authorizer, context: Context) -> Object:
+        """The row with the attributes that the caller sees of the object."""
+        changed = decode_changed(row["changed"])
+        resource = self.resources.get(row["kind"])
+        if changed and resource is not None:
+            seen = authorizer.visibility(context, resource, f"get_{resource.full_name}")
+            hidden = seen.hidden(dict.fromkeys(_OWNERS, row["project_id"]))
+            names = frozenset(resource.visible) | resource.secrets if hidden is not None else frozenset()
+            changed = [one for one in changed if one["name"] in names - (hidden or frozenset())]
+        return {**row, "changed": changed if resource is not None else []}
 
     def read(self, asked: _Asked) -> tuple[list[Object], int, int]:
         """All rows, and the head's two positions."""

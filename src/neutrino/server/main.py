@@ -7,7 +7,7 @@ memory. `begin` opens the database and starts threads, in each process.
 import logging
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,11 +31,12 @@ from neutrino.server.api.definition import Resource
 from neutrino.server.api.openapi import document
 from neutrino.server.api.pipeline import Notify, Pipeline
 from neutrino.server.api.resources import CORE, EXTENSIONS
+from neutrino.server.api.resources.agent import AGENT
 from neutrino.server.api.routes import discovery_routes, listed, public_routes, resource_routes
 from neutrino.server.backend import build_backend
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
-from neutrino.server.db.tables import metadata
+from neutrino.server.db.tables import histories, metadata
 from neutrino.server.dhcp.scheduler import DhcpScheduler
 from neutrino.server.events import nova
 from neutrino.server.events.notifications import notifier_from_conf
@@ -113,7 +114,7 @@ def assemble(conf: Configuration) -> Server:
     routes = [
         *discovery_routes(CORE, aliases),
         *quota_api.routes(authorizer),
-        *Changes(db).routes(authorizer),
+        *Changes(db, _by_kind(one.resource for one in served)).routes(authorizer),
         *tags.tag_routes(db, authorizer, notify, tagged),
         *Status(db, registry).routes(authorizer),
         *placement_routes(db, authorizer, notify, dhcp, core.networks, partial(agents.serving, NETWORKS)),
@@ -207,6 +208,12 @@ def _table(resource: Resource) -> sa.Table:
     """The table of a resource is named like its collection, or like its path: QoS policies are just `policies`."""
     names = (resource.collection, resource.url.replace("/", "_"))
     return next(metadata.tables[name] for name in names if name in metadata.tables)
+
+
+def _by_kind(resources: Iterable[Resource]) -> dict[str, Resource]:
+    """The resources by the kinds of the change log: their names, or those of their quotas."""
+    kinds = {history.kind for history in histories().values()} | {AGENT.name}
+    return {kind: one for one in resources for kind in kinds & {one.name, one.quota_name}}
 
 
 def _schedulers(dhcp: DhcpScheduler, plugins: Mapping[str, ResourcePlugin]) -> list[AgentScheduler]:

@@ -1,7 +1,8 @@
 """`neutrino history [KIND] ID_OR_NAME`: the changes of an object from the change log, with the requests that made them.
 
-The log keeps changes for `[feed] keep_changes` seconds. It has no values: it tells when an object was created, updated and
-deleted, by which request and by which user; the server's and the hosts' log lines have the same request id.
+The log keeps changes for `[feed] keep_changes` seconds. It tells when an object was created, updated and deleted, by which
+request and user, and the old and new values of what an update has changed; the server's and the hosts' log lines have the
+same request id.
 """
 
 import argparse
@@ -138,3 +139,9 @@ def lines(object_id: str, rows: list[Object], removed: int) -> Iterator[str]:
             f"{row['position']:>16}  {row['at']:<20}  {row['kind']:<20}  {row['action']:<8}  {user:<{width}}  {request}"
         )
         yield printable(line)
+        for one in row.get("changed", ()):
+            yield printable(f"{'':>16}  {one['name']}: {_value(one['old'])} → {_value(one['new'])}")
+
+
+def _value(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -27,7 +27,7 @@ bgp_peers = table(
     sa.Column("remote_as", sa.BigInteger, nullable=False),
     text(16, "auth_type"),
     text(255, "password", nullable=True),
-    history=History("bgp_peer"),
+    history=History("bgp_peer", secrets=frozenset({"password"})),
 )
 
 # The address is that of the peer, which never changes: a speaker has one session with an address.

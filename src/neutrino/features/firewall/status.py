@@ -90,7 +90,7 @@ class FirewallStatus:
                 firewall_groups.c.id == message.id, firewall_groups.c.revision_number == group.revision_number
             )
             tx.change(sa.update(firewall_groups).where(current).values(status=status))
-            tx.log(firewall_groups, {"id": message.id})
+            tx.log(firewall_groups, {"id": message.id}, changed={"status": (group.status, status)})
         return True
 
 

@@ -154,4 +154,4 @@ class DistributedPortStatus:
 def _set_status(tx: Transaction, port: NamedRow, status: str) -> None:
     values = {"status": status, "revision_number": port.revision_number + 1, "updated_at": now()}
     tx.write(sa.update(t.ports).where(t.ports.c.id == port.id).values(values))
-    tx.record("port", port.id)
+    tx.record("port", port.id, changed={"status": (port.status, status)})

@@ -109,7 +109,7 @@ class Trunks(Collection):
             for port in new:
                 followers.new_subport(tx, port)
             tx.insert(trunk_subports, [_row(key, one) for one in added])
-            tx.log(trunks, before)
+            tx.log(trunks, before, changed={"sub_ports": (before["sub_ports"], together)})
         return self._after(key)
 
     @retried
@@ -132,7 +132,8 @@ class Trunks(Collection):
                         trunk_subports.c.port_id == port_id, trunk_subports.c.trunk_id == key
                     )
                 )
-            tx.log(trunks, before)
+            left = [one for one in before["sub_ports"] if one["port_id"] not in gone]
+            tx.log(trunks, before, changed={"sub_ports": (before["sub_ports"], left)})
         return self._after(key)
 
     def get_subports(self, context: Context, key: str) -> Object:
@@ -189,7 +190,7 @@ class Trunks(Collection):
                 trunk_subports.c.trunk_id == key, trunk_subports.c.port_id.in_(sorted(here))
             )
             tx.change(gone, rows=len(here))
-            tx.log(trunks, before)
+            tx.log(trunks, before, changed={"sub_ports": (before["sub_ports"], left)})
 
         return Release([PendingWrite(NO_EVENT, write)], [removed])
 

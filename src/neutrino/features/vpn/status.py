@@ -47,5 +47,5 @@ class VpnStatus:
         with self.db.transaction() as tx:
             # Not a new revision: nothing that the API lets clients change has changed.
             tx.write(sa.update(table).where(table.c.id == message.id).values(status=message.status))
-            tx.log(table, {"id": message.id})
+            tx.log(table, {"id": message.id}, changed={"status": (known.status, message.status)})
         return True

@@ -29,7 +29,7 @@ def _object(name: str, kind: str, *parts: Columns | sa.schema.SchemaItem) -> sa.
         text(255, "name", "description", default=""),
         integers("revision_number", default=0),
         *parts,
-        history=History(kind),
+        history=History(kind, secrets=frozenset({"psk"})),
         quota=kind,
     )
 

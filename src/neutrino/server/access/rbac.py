@@ -96,7 +96,8 @@ class RbacPolicies(Collection):
         with self.db.transaction() as tx:
             # Stale if another request has changed or deleted it since it was read.
             tx.change(sa.update(t.rbac_policies).where(_as_read(before)).values(target_project=after["target_tenant"]))
-            tx.log(t.rbac_policies, before)
+            targets = before["target_tenant"], after["target_tenant"]
+            tx.log(t.rbac_policies, before, changed={"target_tenant": targets})
             _touch(tx, self._table_of(after), after)
         return after
 

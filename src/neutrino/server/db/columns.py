@@ -27,6 +27,7 @@ class History:
 
     kind: str  # of the change-log rows
     feed: bool = False  # hosts get these objects: the feed reads the changes
+    secrets: frozenset[str] = frozenset()  # attributes whose values the log does not get
 
 
 def table(

@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
+from neutrino.server.db.changed_values import changed_values
 from neutrino.server.db.transaction import Transaction, now
 
 
@@ -103,7 +104,7 @@ def update_row(
     row = as_row(table, {**values, **stamp}, renamed)
     if row:
         tx.change(_update(table), row | _key(table, before))
-    tx.log(table, before)
+    tx.log(table, before, changed=changed_values(before, values))
     return stamp
 
 

@@ -374,6 +374,7 @@ changes = table(
     text(64, "request_id", nullable=True),  # of the API request that made the change; none: a host's report, a sweep
     text(255, "user_id", nullable=True),  # who made that request
     sa.Column("position", sa.BigInteger, nullable=True),
+    sa.Column("changed", Json, nullable=True),  # old and new values of attributes (changed_values.py)
     sa.Index("uq_changes_position", "position", unique=True),
     sa.Index("ix_changes_object_id", "object_id"),
     sa.Index("ix_changes_project_id_position", "project_id", "position"),

@@ -23,6 +23,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.batch import Batch
 from neutrino.server.db.batch import Stale as Stale
+from neutrino.server.db.changed_values import NOTHING, Changed, encode_changed, masked, together
 from neutrino.server.db.compiled import driver_cursor
 from neutrino.server.db.connection_options import GALERA
 from neutrino.server.db.reads import Read, read
@@ -52,6 +53,11 @@ class LoggedChange(NamedTuple):
     created: bool
     deleted: bool
     project_id: str | None  # None: unknown
+    changed: Changed = NOTHING  # old and new values of attributes
+
+    def encoded(self) -> str | None:
+        """The values of an object that existed before and afterwards; a new one has all of its values itself."""
+        return None if self.created or self.deleted else encode_changed(self.changed)
 
 
 class Transaction:
@@ -144,14 +150,18 @@ class Transaction:
             for row in rows:
                 self._changes[history.kind, row["id"]] = LoggedChange(True, False, row.get("project_id"))
 
-    def log(self, table: sa.Table, row: Values, *, deleted: bool = False) -> None:
+    def log(self, table: sa.Table, row: Values, *, deleted: bool = False, changed: Changed = NOTHING) -> None:
         """Log a change of a row, given with its id and, if known, its project, unless its table has no history.
+
+        `changed`: old and new values of attributes.
 
         Called by `update_row` and `delete_row`, so that no write can forget it; `insert` does the same.
         """
         history = t.history_of(table)
         if history is not None:
-            self.record(history.kind, row["id"], row.get("project_id"), deleted=deleted, feed=history.feed)
+            project_id = row.get("project_id")
+            shown = masked(changed, history.secrets)
+            self.record(history.kind, row["id"], project_id, deleted=deleted, feed=history.feed, changed=shown)
 
     def record(
         self,
@@ -162,14 +172,19 @@ class Transaction:
         created: bool = False,
         deleted: bool = False,
         feed: bool = True,
+        changed: Changed = NOTHING,
     ) -> None:
         """Log a change of an object, once per transaction: its history shows it and, with `feed`, the feed reads it."""
         self._is_for_feed |= feed
         before = self._changes.get((kind, object_id))
         if before is None:
-            self._changes[kind, object_id] = LoggedChange(created, deleted, project_id)
+            self._changes[kind, object_id] = LoggedChange(created, deleted, project_id, changed)
         else:
-            self._changes[kind, object_id] = LoggedChange(before.created, deleted, project_id or before.project_id)
+            self._changes[kind, object_id] = before._replace(
+                deleted=deleted,
+                project_id=project_id or before.project_id,
+                changed=together(before.changed, changed),
+            )
 
     def changed(self, kind: str) -> list[str]:
         """The ids of the objects of a kind that this transaction has created, changed or deleted so far."""
@@ -200,6 +215,7 @@ class Transaction:
                     "project_id": change.project_id,
                     "request_id": request_id,
                     "user_id": user_id,
+                    "changed": change.encoded(),
                 }
                 for (kind, key), change in self._changes.items()
             ]

@@ -22,6 +22,7 @@ from neutrino.server.api.stages import body as bodies
 from neutrino.server.collection import Listing
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.changed_values import Changed, changed_values
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.sql import Condition, Expression
 from neutrino.server.db.view import View
@@ -72,7 +73,7 @@ class Agents(Listing):
     def update(self, context: Context, key: str, values: Object, revision: int | None) -> Object:
         before = self._load(key)
         if values:
-            self._write(key, values)
+            self._write(key, values, changed_values(before, values))
         # After the commit: schedulers read the agent's new state.
         enabled = values.get("admin_state_up")
         for scheduler in self._schedulers:
@@ -85,11 +86,11 @@ class Agents(Listing):
         return self._load(key)
 
     @retried
-    def _write(self, key: str, values: Object) -> None:
+    def _write(self, key: str, values: Object, changed: Changed) -> None:
         with self.db.transaction() as tx:
             if not tx.execute(sa.update(t.agents).where(t.agents.c.id == key).values(values)).rowcount:
                 raise errors.AgentNotFound(id=key)
-            tx.record("agent", key)
+            tx.record("agent", key, changed=changed)
 
     @retried
     def delete(self, context: Context, key: str, revision: int | None) -> None:

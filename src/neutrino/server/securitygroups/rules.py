@@ -18,6 +18,7 @@ from neutrino.server import errors
 from neutrino.server.collection import DefaultedCollection
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
+from neutrino.server.db.changed_values import NOTHING
 from neutrino.server.db.objects import as_row, fresh
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.sql import NamedRow
@@ -87,7 +88,7 @@ class SecurityGroupRules(DefaultedCollection):
             for rule, item in zip(rules, items, strict=True)
         ]
         with self.db.transaction() as tx:
-            raise_revision(tx, group_id)
+            raise_revision(tx, group_id, added=made)
             insert_rules(tx, zip(rules, made, strict=True), limits)
         return made
 
@@ -104,7 +105,7 @@ class SecurityGroupRules(DefaultedCollection):
         with self.db.read() as connection:
             rule = RULES.get(connection, key, revision=revision)
         with self.db.transaction() as tx:
-            raise_revision(tx, rule["security_group_id"])
+            raise_revision(tx, rule["security_group_id"], removed=[rule])
             tx.change(_DELETE, {"key": key})
             tx.write(_UNTAG, {"key": key})
             tx.use(QUOTA, rule["project_id"], -1)
@@ -133,10 +134,17 @@ def insert_rules(tx: Transaction, pairs: Iterable[Pair], limits: Mapping[str, in
     tx.insert(t.security_group_rules, rows, limits)
 
 
-def raise_revision(tx: Transaction, group_id: str) -> None:
-    """Increment the group's revision for a change of its rules, and log it for the hosts."""
+def raise_revision(
+    tx: Transaction, group_id: str, removed: Sequence[Object] = (), added: Sequence[Object] = ()
+) -> None:
+    """Increment the group's revision for a change of its rules, and log it for the hosts.
+
+    The history of the group has the rules that were removed and added, not all that it has.
+    """
+    rules = [[{name: rule[name] for name in ("id", *_RULE_VALUES)} for rule in some] for some in (removed, added)]
+    changed = {"security_group_rules": (rules[0], rules[1])} if rules != [[], []] else NOTHING
     tx.change(_RAISE_REVISION, {"key": group_id, "at": now()})
-    tx.record(KIND, group_id)
+    tx.record(KIND, group_id, changed=changed)
 
 
 def remove_rules_touching(tx: Transaction, group_id: str) -> None:

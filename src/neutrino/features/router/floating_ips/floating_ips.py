@@ -487,7 +487,8 @@ def set_floating_ip_status(db: Database, host: str, key: str, status: str) -> bo
             same = sa.and_(floatingips.c.id == key, floatingips.c.revision_number == row.revision_number)
             changed = bool(tx.execute(sa.update(floatingips).where(same).values(status=status)).rowcount)
             if changed:
-                tx.log(floatingips, {"id": key, "project_id": row.project_id})
+                moved = {"status": (row.status, status)}
+                tx.log(floatingips, {"id": key, "project_id": row.project_id}, changed=moved)
             return changed
 
     return db.retrying(attempt)

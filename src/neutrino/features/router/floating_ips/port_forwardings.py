@@ -20,6 +20,7 @@ from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.collection import ChildCollection, child_view
 from neutrino.server.context import Context
+from neutrino.server.db.changed_values import changed_values
 from neutrino.server.db.objects import update_row
 from neutrino.server.db.session import Database
 from neutrino.server.db.sql import NamedRow
@@ -63,7 +64,8 @@ class PortForwardings(ChildCollection):
     def also_write(self, tx: Transaction, parent: Object, before: Object | None, after: Object | None) -> None:
         key, project_id = (after or before or {})["id"], parent["project_id"]
         listed = {one["id"]: one for one in parent["port_forwardings"]}
-        tx.log(port_forwardings, {"id": key, "project_id": project_id}, deleted=after is None)
+        changed = changed_values(before or {}, after or {})
+        tx.log(port_forwardings, {"id": key, "project_id": project_id}, deleted=after is None, changed=changed)
         if after is None:
             listed.pop(key, None)
             tx.use(QUOTA, project_id, -1)

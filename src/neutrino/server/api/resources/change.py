@@ -16,5 +16,6 @@ CHANGE = Resource(
         Attribute("project_id", t.Nullable(t.Text())),
         Attribute("request_id", t.Nullable(t.Text(64))),
         Attribute("user_id", t.Nullable(t.Text(255))),
+        Attribute("changed", t.ListOf(t.AnyObject())),  # of an update: name, old and new
     ),
 )

@@ -211,7 +211,8 @@ class Provisioning:
             tx.write(sa.update(t.ports).where(t.ports.c.id.in_([row.id for row in rows])).values(values))
         contexts = []
         for row in rows:
-            tx.record("port", row.id, ports[row.id].get("project_id"))
+            project_id = ports[row.id].get("project_id")
+            tx.record("port", row.id, project_id, changed={"status": (row.status, status)})
             before = {**ports[row.id], "status": row.status}
             after = {**before, "status": status, "revision_number": row.revision_number + 1}
             network = networks.get(before["network_id"], {"id": before["network_id"]})
