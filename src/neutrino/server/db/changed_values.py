@@ -20,11 +20,16 @@ Changed = Mapping[str, tuple[object, object]]  # old and new values by attribute
 NOTHING: Final[Changed] = {}
 
 
-def changed_values(before: Values, values: Values) -> Changed:
-    """The values that differ from those before. An attribute that was not read before the change is left out."""
-    found = {}
+def changed_values(before: Values, values: Values, secrets: Collection[str] = ()) -> Changed:
+    """The values that differ from those before. An attribute that was not read before the change is left out.
+
+    A secret is masked, and not left out: the API does not show some.
+    """
+    found: dict[str, tuple[object, object]] = {}
     for name, new in values.items():
-        if name in _STAMPS or name not in before:
+        if name in secrets and (name not in before or before[name] != new):
+            found[name] = (MASKED, MASKED)
+        if name in _STAMPS or name in secrets or name not in before:
             continue
         old = _decoded(before[name], new)
         if old != new:
@@ -40,13 +45,6 @@ def together(first: Changed, second: Changed) -> Changed:
     for name, (old, new) in second.items():
         merged[name] = (merged[name][0] if name in merged else old, new)
     return {name: (old, new) for name, (old, new) in merged.items() if old != new or old == MASKED}
-
-
-def masked(changed: Changed, secrets: Collection[str]) -> Changed:
-    """The same without the values of secrets."""
-    if not secrets:
-        return changed
-    return {name: (MASKED, MASKED) if name in secrets else values for name, values in changed.items()}
 
 
 def encode_changed(changed: Changed) -> str | None:

@@ -104,7 +104,9 @@ def update_row(
     row = as_row(table, {**values, **stamp}, renamed)
     if row:
         tx.change(_update(table), row | _key(table, before))
-    tx.log(table, before, changed=changed_values(before, values))
+    history = t.history_of(table)
+    if history is not None:
+        tx.log(table, before, changed=changed_values(before, values, history.secrets))
     return stamp
 
 

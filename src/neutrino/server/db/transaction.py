@@ -23,7 +23,7 @@ from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.batch import Batch
 from neutrino.server.db.batch import Stale as Stale
-from neutrino.server.db.changed_values import NOTHING, Changed, encode_changed, masked, together
+from neutrino.server.db.changed_values import NOTHING, Changed, encode_changed, together
 from neutrino.server.db.compiled import driver_cursor
 from neutrino.server.db.connection_options import GALERA
 from neutrino.server.db.reads import Read, read
@@ -160,8 +160,7 @@ class Transaction:
         history = t.history_of(table)
         if history is not None:
             project_id = row.get("project_id")
-            shown = masked(changed, history.secrets)
-            self.record(history.kind, row["id"], project_id, deleted=deleted, feed=history.feed, changed=shown)
+            self.record(history.kind, row["id"], project_id, deleted=deleted, feed=history.feed, changed=changed)
 
     def record(
         self,
