@@ -63,7 +63,7 @@ def test_the_first_driver_that_binds_is_the_one() -> None:
     found = bind(port(RACK), [Listener(), silent, first, second])
     assert (found.vif_type, levels(found)) == ("ovs", [(0, "a", "rack")])
     assert found.is_bound
-    assert found.agent_wires
+    assert found.components == ("L2",)
     assert second.asked == []
 
 

@@ -6,13 +6,21 @@ knows them. A name that is installed as an entry point, by us or by a third part
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import metadata
 from typing import Any
 
 from oslo_config import types
 
 from neutrino import entry_points
 
+# Entry points of drivers written for Neutron, by option of [ml2].
+NEUTRON_GROUPS = {kind: f"neutron.ml2.{kind}" for kind in ("type_drivers", "mechanism_drivers", "extension_drivers")}
 INCLUDED = ""  # instead of a name: a part of Neutron that is always included here
+
+
+def is_of_third_party(point: metadata.EntryPoint) -> bool:
+    """Whether a driver written for Neutron is not one of Neutron's own, which need its database."""
+    return point.module.partition(".")[0] != "neutron"
 
 
 @dataclass(frozen=True)
@@ -22,10 +30,15 @@ class Names:
     names: Mapping[str, str] = field(default_factory=dict)  # Neutron's → ours, or INCLUDED
     missing: Mapping[str, str] = field(default_factory=dict)  # Neutron's → why it is not here
     group: str = ""  # of entry points
+    neutron_group: str = ""  # the same, of drivers written for Neutron
     choices: tuple[str, ...] = ()  # for options without entry points
 
     def available(self) -> Collection[str]:
-        return self.choices or {point.name for point in entry_points.of_group(self.group)}
+        if self.choices:
+            return self.choices
+        theirs = entry_points.of_group(self.neutron_group) if self.neutron_group else ()
+        own = {point.name for point in entry_points.of_group(self.group)}
+        return own | {point.name for point in theirs if is_of_third_party(point)}
 
     def read(self, text: str) -> str:
         """Our name; INCLUDED if there is nothing to load."""
@@ -100,12 +113,14 @@ TABLE: dict[tuple[str, str], Names] = {
             **dict.fromkeys(("ovn", "ovn-sync"), _OVN),
             "linuxbridge": "Linux bridge is another backend, and no longer in Neutron",
             "macvtap": _NOT_HERE,
-            "baremetal": "it is a driver of Ironic's, and not installed",
+            "baremetal": "it is a driver of Ironic's: install networking-baremetal",
+            "genericswitch": "install networking-generic-switch",
             **dict.fromkeys(("cascading", "vlb", "vip", "eip", "l2population_v2"), _VENDOR),
         },
         group="neutrino.ml2.mechanism_drivers",
+        neutron_group=NEUTRON_GROUPS["mechanism_drivers"],
     ),
-    ("ml2", "type_drivers"): Names(group="neutrino.ml2.type_drivers"),
+    ("ml2", "type_drivers"): Names(group="neutrino.ml2.type_drivers", neutron_group=NEUTRON_GROUPS["type_drivers"]),
     ("ml2", "extension_drivers"): Names(
         names=dict.fromkeys(
             (
@@ -118,6 +133,7 @@ TABLE: dict[tuple[str, str], Names] = {
         | dict.fromkeys(("dns_domain_ports", "dns_domain_keywords", "subnet_dns_publish_fixed_ip"), "dns"),
         missing={"cascading_qos": _VENDOR},
         group="neutrino.ml2.extension_drivers",
+        neutron_group=NEUTRON_GROUPS["extension_drivers"],
     ),
     ("securitygroup", "firewall_driver"): Names(
         names={

@@ -180,6 +180,7 @@ def begin(server: Server) -> None:
     schema.ensure(server.db, upgrade=conf.database.auto_upgrade)
     schema.ensure_tables(server.db, features.additional_tables(), upgrade=conf.database.auto_upgrade)
     is_frozen = server.db.is_frozen()
+    server.core.begin()
 
     def begin_plugins() -> None:
         for plugin in server.service_plugins.values():

@@ -434,6 +434,7 @@ def run(conf: Configuration, ready: Callable[[], object] = lambda: None, *, alon
     db = backend.services.db
     schema.ensure(db, upgrade=conf.database.auto_upgrade)
     schema.ensure_tables(db, features.additional_tables(), upgrade=conf.database.auto_upgrade)
+    backend.services.core.begin()
     db.release()
     _allow_connections()
     gc.collect()

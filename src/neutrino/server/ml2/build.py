@@ -1,10 +1,11 @@
 """Builds the ML2 core from the configuration: the entry point `ml2` of `neutrino.core_plugins`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from oslo_config import cfg
 
+from neutrino import entry_points
 from neutrino.model.objects import Object
 from neutrino.server.api.definition import Extension, Resource
 from neutrino.server.api.resources.network import NETWORK
@@ -15,6 +16,7 @@ from neutrino.server.ml2.cascade import NetworkCascade
 from neutrino.server.ml2.extension_drivers import Dns
 from neutrino.server.ml2.extensions import Extensions
 from neutrino.server.ml2.networks import Networks
+from neutrino.server.ml2.neutron_drivers import find as neutron_drivers
 from neutrino.server.ml2.operations import Mechanisms, Operations
 from neutrino.server.ml2.ports.binding import Binder
 from neutrino.server.ml2.ports.bindings import PortBindings
@@ -40,6 +42,7 @@ class Core:
     collections: Sequence[tuple[Resource, object]]
     extensions: Sequence[Extension]
     policy_rules: Mapping[str, str]  # default rules of attributes that extension drivers add
+    begin: Callable[[], object]  # called by each process of a server when it starts: initialises its drivers
 
 
 def build(services: CoreServices) -> Core:
@@ -66,6 +69,9 @@ def build(services: CoreServices) -> Core:
     cascade = NetworkCascade(db, operations, networks, ports, port, subnet)
     networks.delete_cascade = cascade.delete_cascade
     bindings = PortBindings(db, operations, networks, ports, binder, conf.ml2.inactive_binding_timeout)
+    provisioning = Provisioning(db, operations, services.port_changed, ports.view)
+    parts = services.registry, mechanisms, segments, networks, subnets, ports, provisioning
+    begin = neutron_drivers.attached(conf, db, *parts)
     return Core(
         operations,
         networks,
@@ -73,7 +79,7 @@ def build(services: CoreServices) -> Core:
         ports,
         bindings,
         cascade,
-        Provisioning(db, operations, services.port_changed, ports.view),
+        provisioning,
         (
             (network, networks),
             (subnet, subnets),
@@ -82,9 +88,17 @@ def build(services: CoreServices) -> Core:
         ),
         [*vlan_tags.extensions, *extensions.extensions],
         extensions.policy_rules,
+        begin,
     )
 
 
 def _drivers(conf: cfg.ConfigOpts, kind: str) -> Object:
     """The drivers that the option `[ml2] <kind>` names, in its order."""
-    return {name: load(f"neutrino.ml2.{kind}", name)(conf) for name in conf.ml2[kind]}
+    return {name: _driver(conf, kind, name) for name in conf.ml2[kind]}
+
+
+def _driver(conf: cfg.ConfigOpts, kind: str, name: str) -> object:
+    group = f"neutrino.ml2.{kind}"
+    if any(point.name == name for point in entry_points.of_group(group)):
+        return load(group, name)(conf)
+    return neutron_drivers.load(conf, kind, name)

@@ -18,6 +18,8 @@ A driver whose agents pass the VLAN tags of instances on declares the network ty
 `vlan_transparent_types` and `qinq_types` (frozensets). Without them, no network can be `vlan_transparent` or `qinq` while
 the driver is configured.
 
+A driver that needs the levels of bindings (`DriverContext.levels`), which take queries, has an attribute `reads_levels`.
+
 A driver whose agents enforce QoS policies declares the types of rules in an attribute `qos: QosSupport`.
 
 A precommit runs inside the transaction, must be quick and refuses the change by raising; it reads and writes the database
@@ -65,6 +67,14 @@ class Segment:
     physical_network: str | None = None
     segmentation_id: int | None = None
     id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundLevel:
+    """One level of a port's binding: the driver that serves it, and its segment."""
+
+    driver: str
+    segment: Segment
 
 
 class SegmentsInUse(Protocol):
@@ -173,6 +183,9 @@ class DriverContext(_WithDynamicSegments):
     original: Values | None = None  # before an update
     segments: Sequence[Segment] = ()  # of the network, in their order
     port: Values | None = None  # of a port_binding
+    # Of a port, from the outermost level on, for drivers with `reads_levels`; on a delete, as they were.
+    levels: Sequence[BoundLevel] = ()
+    original_levels: Sequence[BoundLevel] = ()
 
 
 @dataclass(frozen=True)
@@ -185,6 +198,7 @@ class PortToBind(_WithDynamicSegments):
     profile: Values
     segments: Sequence[Segment]  # those to bind: of the network, or of the level above
     agents: Sequence[Values]  # on the host, each with its configurations
+    levels: Sequence[BoundLevel] = ()  # above this one, from the outermost on
 
 
 @dataclass(frozen=True)
@@ -195,6 +209,8 @@ class Bound:
     vif_type: str
     vif_details: Values = field(default_factory=dict)
     agent_wires: bool = True  # the port is ACTIVE only after an agent has reported it wired
+    components: Sequence[str] = ()  # the same for provisioning components that the driver completes itself
+    is_active: bool = False  # the port is ACTIVE at once, whatever its provisioning components
 
 
 @dataclass(frozen=True)

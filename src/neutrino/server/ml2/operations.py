@@ -11,12 +11,13 @@ runs their postcommits, and undoes a create if they fail, so that no object stay
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Object, Values
 from neutrino.server import errors
@@ -25,7 +26,8 @@ from neutrino.server.db.objects import decode, encode, new_id
 from neutrino.server.db.session import Database, retried
 from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction
-from neutrino.server.ml2.driver_api import DriverContext, DynamicSegments, Segment
+from neutrino.server.ml2.driver_api import BoundLevel, DriverContext, DynamicSegments, Segment
+from neutrino.server.ml2.levels import Levels, read_levels
 from neutrino.server.ml2.segments import read_segments
 
 LOG = logging.getLogger(__name__)
@@ -41,6 +43,7 @@ class Mechanisms:
 
     def __init__(self, drivers: Values) -> None:
         self.drivers = drivers
+        self._reads_levels = any(getattr(driver, "reads_levels", False) for driver in drivers.values())
         self._methods = cache(self._find_methods)  # every write asks whether some driver is notified
 
     def _find_methods(self, name: str) -> list[tuple[str, Callable[[DriverContext], None]]]:
@@ -49,6 +52,15 @@ class Mechanisms:
     def notifies(self, operation: str, kind: str) -> bool:
         """Whether some driver has a method for this event."""
         return any(self._methods(f"{operation}_{kind}_{phase}") for phase in ("precommit", "postcommit"))
+
+    def need_levels(self, context: DriverContext) -> bool:
+        """Whether some driver needs the levels of the port's binding before this change."""
+        return self._reads_levels and context.kind == "port" and context.operation != "create"
+
+    def levels(self, connection: Connection, contexts: Iterable[DriverContext]) -> Levels:
+        """Levels of bindings by port, as far as some driver needs them."""
+        ports = {c.current["id"] for c in contexts if c.kind == "port"} if self._reads_levels else ()
+        return read_levels(connection, sorted(ports)) if ports else {}
 
     def has_postcommit(self, context: DriverContext) -> bool:
         return bool(self._methods(f"{context.operation}_{context.kind}_postcommit"))
@@ -72,6 +84,7 @@ class Mechanisms:
             raise errors.MechanismDriverError(method=name, drivers=", ".join(failed))
 
 
+_LEVELS = "levels", "original_levels"
 NO_EVENT = DriverContext("", "", {})
 
 
@@ -113,6 +126,8 @@ class Operations:
         """
         entries: list[Object] = []
         with self.db.transaction() as tx:
+            known = [c for c in (*contexts, *(one.context for one in pending)) if self.mechanisms.need_levels(c)]
+            levels = self.mechanisms.levels(tx.connection, known)  # first: a rebinding or delete removes them
             yield tx
             for one in pending:
                 one.write(tx)
@@ -120,7 +135,7 @@ class Operations:
             changes = [*contexts, *(one.context for one in pending if one.context is not NO_EVENT)]
             notified = [context for context in changes if self.mechanisms.notifies(context.operation, context.kind)]
             if notified:
-                notified = self._complete(tx, notified)
+                notified = self._complete(tx, notified, levels)
                 for context in notified:
                     self.mechanisms.precommit(context, tx)
                 entries = [self._entry(context) for context in notified if self.mechanisms.has_postcommit(context)]
@@ -133,13 +148,14 @@ class Operations:
             if failure is not None and raises:
                 raise failure
 
-    def _complete(self, tx: Transaction, contexts: Sequence[DriverContext]) -> list[DriverContext]:
-        """The contexts with their segments, which are read only if some driver gets to see them."""
+    def _complete(self, tx: Transaction, contexts: Sequence[DriverContext], before: Levels) -> list[DriverContext]:
+        """The contexts with their segments and levels, which are read only if some driver gets to see them."""
         missing = {c.network["id"] for c in contexts if c.kind != "network" and not c.segments}
         segments = read_segments(tx.connection, sorted(missing)) if missing else {}
+        after = self.mechanisms.levels(tx.connection, contexts)
         return [
             replace(
-                c,
+                _with_levels(c, before, after),
                 network=c.network or c.current,
                 segments=c.segments or segments.get(c.network.get("id", ""), ()),
                 dynamic_segments=self.dynamic_segments,
@@ -173,7 +189,7 @@ class Operations:
     # --- the journal ----------------------------------------------------------------------------------------------
 
     def _entry(self, context: DriverContext) -> Object:
-        after = {name: getattr(context, name) for name in ("current", "network", "segments", "port")}
+        after = {name: getattr(context, name) for name in ("current", "network", "segments", "port", *_LEVELS)}
         return {
             "id": new_id(),
             "operation": f"{context.operation}_{context.kind}",
@@ -216,6 +232,9 @@ class Operations:
         operation, _, kind = row.operation.partition("_")
         after = decode(row.after)
         after["segments"] = [Segment(**segment) for segment in after["segments"]]
+        for name in _LEVELS:
+            rows = after.get(name, ())  # absent in entries of a server before this field
+            after[name] = [BoundLevel(row["driver"], Segment(**row["segment"])) for row in rows]
         original = None if row.before is None else decode(row.before)
         context = DriverContext(operation, kind, original=original, dynamic_segments=self.dynamic_segments, **after)
         LOG.warning("replaying %s of %s, which another process left unfinished", row.operation, row.object_id)
@@ -234,6 +253,17 @@ class Operations:
         """
         with self.db.transaction() as tx:
             tx.write(sa.delete(t.journal).where(t.journal.c.id.in_(ids)))
+
+
+def _with_levels(context: DriverContext, before: Levels, after: Levels) -> DriverContext:
+    if context.kind != "port":
+        return context
+    key, operation = context.current["id"], context.operation
+    if operation == "delete":
+        return replace(context, levels=before.get(key, ()))
+    own = after.get(key, ())
+    # A change that the block decided on, such as of the status, leaves the binding as it is.
+    return replace(context, levels=own, original_levels=before.get(key, own) if operation == "update" else ())
 
 
 def _started(pid: int) -> str:

@@ -289,6 +289,12 @@ def read_segments(connection: Connection, network_ids: Sequence[str]) -> dict[st
     return out
 
 
+def read_segments_by_id(connection: Connection, ids: Sequence[str]) -> dict[str, Segment]:
+    """Segments by id, also dynamic ones."""
+    rows = connection.execute(sa.select(*_SEGMENT).where(t.network_segments.c.id.in_(list(ids))))
+    return {row.id: Segment(*row) for row in rows}
+
+
 def shown(segments: Sequence[Segment]) -> Object:
     """The columns of a network's row that show its segments: provider attributes, or a list if there are several."""
     columns = ("network_type", "physical_network", "segmentation_id")

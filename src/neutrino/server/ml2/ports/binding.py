@@ -23,6 +23,7 @@ from neutrino.server.ml2.driver_api import (
     VIF_FAILED,
     VIF_UNBOUND,
     Bound,
+    BoundLevel,
     Continue,
     DynamicSegments,
     PortToBind,
@@ -45,7 +46,8 @@ class Binding:
     vif_type: str = VIF_UNBOUND
     vif_details: Values = field(default_factory=dict)
     levels: Levels = ()
-    agent_wires: bool = False
+    components: Sequence[str] = ()  # that the port waits for, beside DHCP
+    is_active: bool = False  # without waiting for any
 
     @property
     def is_bound(self) -> bool:
@@ -54,10 +56,11 @@ class Binding:
     @property
     def port_values(self) -> Object:
         """Attributes of a port with this binding. It is DOWN until its provisioning blocks are removed."""
+        status = provisioning.ACTIVE if self.is_active else provisioning.DOWN
         return {
             "binding:vif_type": self.vif_type,
             "binding:vif_details": dict(self.vif_details),
-            "status": provisioning.DOWN,
+            "status": status,
         }
 
 
@@ -102,9 +105,9 @@ class Binder:
         provisioning.block(tx, port["id"], self._components(tx.connection, port, binding))
 
     def _components(self, connection: Connection, port: Object, binding: Binding) -> list[str]:
-        if not binding.is_bound:
+        if not binding.is_bound or binding.is_active:
             return []
-        components = [provisioning.L2] if binding.agent_wires else []
+        components = list(binding.components)
         subnets = [f["subnet_id"] for f in port["fixed_ips"]]
         is_dhcp_server = port["device_owner"] == DHCP_OWNER  # waits for no lease of its own
         if subnets and not is_dhcp_server:
@@ -157,8 +160,11 @@ def _bind_level(port: PortToBind, drivers: Sequence[Any], above: Levels) -> Bind
             continue
         levels = (*above, {"level": len(above), "driver": driver.name, "segment_id": answer.segment.id})
         if isinstance(answer, Bound):
-            return Binding(answer.vif_type, dict(answer.vif_details), levels, answer.agent_wires)
-        deeper = _bind_level(replace(port, segments=answer.next_segments), drivers, levels)
+            components = dict.fromkeys((*([provisioning.L2] if answer.agent_wires else []), *answer.components))
+            details = dict(answer.vif_details)
+            return Binding(answer.vif_type, details, levels, tuple(components), answer.is_active)
+        bound = (*port.levels, BoundLevel(driver.name, answer.segment))
+        deeper = _bind_level(replace(port, segments=answer.next_segments, levels=bound), drivers, levels)
         if deeper is not None:
             return deeper
     return None

@@ -190,6 +190,23 @@ class Provisioning:
                 contexts += self._set_status(tx, changing, DOWN, {row.id: port}, networks)
         return bool(contexts)
 
+    # --- a driver sets the status itself --------------------------------------------------------------------------
+
+    @retried
+    def set_status(self, port_id: str, status: str) -> bool:
+        """Give a port a status, whatever it waits for; whether there is the port."""
+        with self.db.read() as connection:
+            before = self.view.load(connection, port_id)
+            networks = self._networks_for_drivers(connection, [before]) if before is not None else {}
+        if before is None:
+            return False
+        contexts: list[DriverContext] = []
+        with self.operations.write(contexts, raises=False) as tx:
+            row = tx.execute(_LOCK, {"among": [port_id]}).first()
+            if row is not None and row.status != status:
+                contexts += self._set_status(tx, [row], status, {port_id: before}, networks)
+        return True
+
     def _networks_for_drivers(self, connection: Connection, ports: Iterable[Object]) -> dict[str, Object]:
         """Networks of the ports by id; the query is saved if no driver is notified."""
         if not self.operations.mechanisms.notifies("update", "port"):

@@ -1,0 +1,82 @@
+"""Loads drivers written for Neutron, with Neutron's modules, options and plugins around them. Needs neutron-lib."""
+
+from collections.abc import Callable, Iterator
+from importlib import metadata
+
+from neutron_lib.plugins import constants, directory
+from oslo_config import cfg
+
+from neutrino.configuration.options import DEFAULT, Configuration, Option
+from neutrino.errors import RefusedToStart
+from neutrino.server.ml2.neutron_drivers import callbacks, provided, runtime
+from neutrino.server.ml2.neutron_drivers.adapter import Adapted
+from neutrino.server.ml2.neutron_drivers.plugin import CorePlugin
+
+PLUGIN = CorePlugin()  # the directory keeps a weak reference
+_of_libraries = set[Option]()  # options that were there before the first driver was imported
+
+
+def adapted(conf: cfg.ConfigOpts, point: metadata.EntryPoint) -> Adapted:
+    """A mechanism driver."""
+    provided.install()
+    callbacks.watch_subscriptions()
+    directory.add_plugin(constants.CORE, PLUGIN)
+    read_options(conf)
+    _of_libraries.update(_options() if not _of_libraries else ())
+    try:
+        driver_class = point.load()
+    except Exception as error:
+        raise RefusedToStart(
+            f"[ml2] mechanism_drivers: {point.name!r} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    made = Adapted(conf, point.name, driver_class)
+    if isinstance(conf, Configuration):
+        conf.registered |= set(_options()) - _of_libraries
+        # Drivers that configure several devices read a section of each from the files themselves.
+        conf.registered |= {option for option in conf.given if ":" in option[0]}
+    return made
+
+
+def read_options(conf: cfg.ConfigOpts) -> None:
+    """Drivers register their options in oslo.config's global object: it reads the server's files."""
+    files = [str(file) for file in conf.config_file]
+    cfg.CONF(args=[], project="neutron", default_config_files=files, default_config_dirs=[])
+    from neutrino.server.config import CORE
+
+    for group, options in ((None, CORE[None]), ("ml2", CORE["ml2"])):
+        for option in options:
+            try:
+                cfg.CONF.register_opt(option, group=group)
+            except cfg.DuplicateOptError:  # a library's own option of this name
+                continue
+
+
+def _options() -> Iterator[tuple[str, str]]:
+    """All options of the global object, by section and name."""
+    for name in cfg.CONF:
+        try:
+            value = cfg.CONF[name]
+        except cfg.Error:  # a required option without a value
+            yield DEFAULT, name
+            continue
+        if isinstance(value, cfg.ConfigOpts.GroupAttr):
+            yield from ((name, option) for option in value)
+        else:
+            yield DEFAULT, name
+
+
+def begin(server: runtime.Runtime) -> Callable[[], None]:
+    """Attach a server to its drivers; returns what each of its processes calls when it starts."""
+    drivers = [driver for driver in server.mechanisms.drivers.values() if isinstance(driver, Adapted)]
+    for driver in drivers:
+        driver.attach(server)
+    drivers[0].publish_callbacks()
+    runtime.begin(server)
+
+    def start() -> None:
+        runtime.begin(server)
+        for driver in drivers:
+            driver.begin()
+        callbacks.process_begins()
+
+    return start

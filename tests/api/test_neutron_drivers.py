@@ -1,0 +1,226 @@
+"""Mechanism drivers written for Neutron (tests/drivers/fabric): contexts, hierarchical binding, callbacks, failures."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from neutron_lib.callbacks import registry
+
+from neutrino.errors import RefusedToStart
+from neutrino.server.db import tables as t
+from neutrino.server.main import Server
+from tests.api.agents import switch
+from tests.api.client import Api
+from tests.drivers.installed import installed
+
+
+@pytest.fixture(scope="module")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with installed(tmp_path_factory.mktemp("drivers"), "fabric"):
+        yield
+
+
+def settings(tmp_path: Path, names: str = "fabric,fabric_leaf,openvswitch", **ml2: str) -> dict[str, Any]:
+    return {"ml2": {"mechanism_drivers": names, **ml2}, "fabric": {"path": str(tmp_path / "log")}}
+
+
+@pytest.fixture
+def server(another_server: Callable[..., Server], drivers: None, tmp_path: Path) -> Server:
+    registry.clear()  # of drivers of other servers of this process
+    made: Server = another_server(
+        {**settings(tmp_path, driver_timeout="1"), "ml2_type_vlan": {"network_vlan_ranges": "physnet1:100:199"}}
+    )
+    return made
+
+
+def log(tmp_path: Path, **wanted: Any) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    return [line for line in lines if all(line.get(name) == value for name, value in wanted.items())]
+
+
+def bare_metal(admin: Api, network: Any, **values: Any) -> Any:
+    return admin.port(network, **{"binding:host_id": "node", "binding:vnic_type": "baremetal", **values})
+
+
+def vlans(server: Server, network: Any) -> list[int]:
+    s = t.network_segments.c
+    where = s.network_id == network["id"], s.network_type == "vlan"
+    with server.db.read() as connection:
+        return list(connection.execute(sa.select(s.segmentation_id).where(*where)).scalars())
+
+
+# --- binding ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.every_database
+def test_a_port_is_bound_on_two_levels_and_becomes_active(admin: Api, server: Server, tmp_path: Path) -> None:
+    network = admin.network(name="racks")
+    admin.subnet(network, cidr="192.0.2.0/24", enable_dhcp=False)
+    port = bare_metal(admin, network)
+    assert port["binding:vif_type"] == "other"
+    details = {"connectivity": "l2", "leaf": "1", "bound_drivers": {"0": "fabric", "1": "fabric_leaf"}}
+    assert port["binding:vif_details"] == details
+    (vlan,) = vlans(server, network)
+    assert admin.show("port", port["id"])["status"] == "ACTIVE", "the driver has completed its component"
+    (above,) = log(tmp_path, method="bind_port")
+    assert [level[0] for level in above["above"]] == ["fabric"]
+    (plugged,) = log(tmp_path, method="plug")
+    assert (plugged["id"], plugged["subnets"], plugged["network"]) == (port["id"], ["192.0.2.0/24"], "racks")
+    (created,) = log(tmp_path, id=port["id"], method="create_port_postcommit")
+    bound, active = log(tmp_path, id=port["id"], method="update_port_postcommit")
+    assert (created["vif"], created["original_vif"], created["levels"]) == ("unbound", None, [])
+    levels = bound["levels"]
+    assert [level[:2] for level in levels] == [["fabric", "vxlan"], ["fabric_leaf", "vlan"]]
+    assert levels[1][2] == vlan
+    assert (bound["vif"], bound["original_vif"], bound["original_levels"]) == ("other", "unbound", [])
+    assert (bound["top"], bound["bottom"], bound["host"]) == ("vxlan", "vlan", "node")
+    assert (active["status"], active["original_levels"]) == ("ACTIVE", levels)
+    assert bound["tenant"] == network["project_id"]
+
+
+def test_precommits_and_postcommits_come_in_neutrons_order(admin: Api, server: Server, tmp_path: Path) -> None:
+    port = bare_metal(admin, admin.network(), name="slow")
+    methods = [line["method"] for line in log(tmp_path, id=port["id"]) if line["method"] != "plug"]
+    assert methods == [
+        *("create_port_precommit", "update_port_precommit"),
+        *("create_port_postcommit", "update_port_postcommit"),
+    ]
+    assert port["status"] == admin.show("port", port["id"])["status"] == "DOWN", "its component is not complete"
+
+
+@pytest.mark.every_database
+def test_unbinding_has_the_levels_that_were_and_the_last_delete_releases_the_segment(
+    admin: Api, server: Server, tmp_path: Path
+) -> None:
+    network = admin.network()
+    ports = [bare_metal(admin, network) for _ in range(2)]
+    admin.change("port", ports[0]["id"], **{"binding:host_id": ""})
+    unbound = log(tmp_path, id=ports[0]["id"], method="update_port_postcommit")[-1]
+    assert (unbound["vif"], unbound["original_vif"], unbound["levels"]) == ("unbound", "other", [])
+    assert [level[0] for level in unbound["original_levels"]] == ["fabric", "fabric_leaf"]
+    admin.change("port", ports[0]["id"], **{"binding:host_id": "elsewhere"})
+    again = log(tmp_path, id=ports[0]["id"], method="update_port_precommit")
+    assert [line["vif"] for line in again if line["host"] == "elsewhere"][:2] == ["unbound", "other"]
+    assert len(vlans(server, network)) == 1
+    admin.delete(f"/ports/{ports[0]['id']}").expect(204)
+    assert len(vlans(server, network)) == 1, "the other port is on it"
+    admin.delete(f"/ports/{ports[1]['id']}").expect(204)
+    assert vlans(server, network) == []
+    deleted = log(tmp_path, id=ports[1]["id"], method="delete_port_postcommit")[0]
+    assert [level[0] for level in deleted["levels"]] == ["fabric", "fabric_leaf"]
+
+
+def test_a_driver_of_ours_binds_what_a_driver_for_neutron_leaves_to_it(admin: Api, server: Server) -> None:
+    switch(server, "h")
+    network = admin.network()
+    port = admin.port(network, **{"binding:host_id": "h"})
+    assert (port["binding:vif_type"], port["status"]) == ("ovs", "DOWN")
+    assert server.core.provisioning.complete(port["id"], "L2", "h")
+    assert len(vlans(server, network)) == 1
+
+
+# --- what drivers are told --------------------------------------------------------------------------------------------
+
+
+def test_networks_subnets_options_and_callbacks(
+    admin: Api, server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = admin.network()
+    admin.subnet(network, cidr="192.0.2.0/24")
+    port = admin.port(network, name="told")
+    admin.delete(f"/ports/{port['id']}").expect(204)
+    (start,) = log(tmp_path, method="initialize")
+    assert start["drivers"] == ["fabric", "fabric_leaf", "openvswitch"], "options are read from the server's files"
+    assert log(tmp_path, method="create_network_postcommit")[0]["segments"] == ["vxlan"]
+    assert log(tmp_path, method="create_subnet_postcommit")[0]["network"] == network["id"]
+    events = [line["method"] for line in log(tmp_path, id=port["id"], name="told")]
+    assert events == ["precommit_delete", "after_delete"]
+
+
+def test_the_options_of_a_driver_are_known(server: Server) -> None:
+    assert ("fabric", "path") in server.conf.registered
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["update_port_precommit", "update_port_postcommit"])
+def test_a_driver_that_raises_refuses_the_port(admin: Api, server: Server, method: str) -> None:
+    network = admin.network()
+    refused = admin.post("/ports", {"port": {"network_id": network["id"], "name": f"raise-{method}"} | ON_NODE})
+    refused.refused(409, "MechanismDriverError")
+    assert method in refused.message or "create_port_postcommit" in refused.message
+    assert "fabric_leaf" in refused.message
+    assert not [port for port in admin.get("/ports").body["ports"] if port["name"].startswith("raise-")]
+
+
+ON_NODE = {"binding:host_id": "node", "binding:vnic_type": "baremetal"}
+
+
+@pytest.mark.parametrize("how", ["raise", "hang", "unknown"])
+def test_a_driver_that_fails_to_bind_is_named_with_the_port(
+    admin: Api, server: Server, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = admin.port(admin.network(), name=f"{how}-bind_port", **ON_NODE)
+    assert port["binding:vif_type"] == "binding_failed"
+    reason = {
+        "raise": "the switch is on fire",
+        "hang": "has not returned after 1 s",
+        "unknown": "the core plugin's sync_everything, which is not provided",
+    }[how]
+    assert reason in caplog.text
+    assert f"driver fabric_leaf, bind_port of {port['id']}" in caplog.text or how == "raise"
+    assert port["id"] in caplog.text
+
+
+def test_a_postcommit_that_hangs_is_given_up(admin: Api, server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    port = bare_metal(admin, admin.network())
+    changed = admin.put(f"/ports/{port['id']}", {"port": {"name": "hang-update_port_postcommit"}})
+    changed.refused(409, "MechanismDriverError")
+    assert "fabric_leaf" in changed.message
+    assert f"driver fabric_leaf, update_port_postcommit of {port['id']} has not returned" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        ("mechanism_drivers", "fabric_broken", "'fabric_broken' cannot be loaded"),
+        ("mechanism_drivers", "fabric_rpc", "module neutron.agent of Neutron is not provided to drivers"),
+        ("mechanism_drivers", "absent", "no package offers 'absent' as neutrino.ml2.mechanism_drivers or neutron.ml2."),
+        ("type_drivers", "fabric_type", "keeps its allocations in Neutron's database"),
+    ],
+)
+def test_a_driver_that_cannot_be_used_refuses_the_start(
+    another_server: Callable[..., Server], drivers: None, tmp_path: Path, kind: str, name: str, message: str
+) -> None:
+    more = {"ml2": {kind: name, **({"project_network_types": name} if kind == "type_drivers" else {})}}
+    with pytest.raises((RefusedToStart, ValueError)) as refused:
+        another_server({**more, "fabric": {"path": str(tmp_path / "log")}})
+    assert message in str(refused.value)
+
+
+def test_without_neutron_lib_the_start_says_what_to_install(
+    another_server: Callable[..., Server], drivers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(RefusedToStart, match="needs neutron-lib: pip install 'neutrino\\[neutron-drivers\\]'"):
+        another_server(settings(tmp_path))
+
+
+def test_a_subscription_that_is_never_called_is_logged(
+    another_server: Callable[..., Server], drivers: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = another_server(settings(tmp_path))
+    with caplog.at_level(logging.WARNING):
+        made.core.begin()
+    api = Api(made.app).as_admin()
+    api.network()
+    assert "router_created subscribes to after_create of router, which is never published here" in caplog.text
+    assert "neutron" in sys.modules

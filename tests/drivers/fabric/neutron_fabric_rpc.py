@@ -1,0 +1,5 @@
+"""A driver that imports what is not provided."""
+
+from neutron.agent import rpc
+
+Missing = rpc
