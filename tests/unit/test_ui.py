@@ -125,6 +125,41 @@ def test_compressed_for_browsers_that_ask_for_it() -> None:
     assert small.headers["ETag"] != plain.headers["ETag"]
 
 
+def test_files_below_their_version_are_kept_by_browsers() -> None:
+    """So that a second visit loads nothing but the index, which is revalidated."""
+    served = page()
+    index = Answer(served, "GET", "/ui/")
+    assert index.headers["Cache-Control"] == "no-cache"
+    targets = re.findall(r'(?:src|href)="([^"]+)"', index.body.decode())
+    assert len(targets) == sum(1 for file in FOLDER.rglob("*.*")) - 1  # all but the index
+    for target in targets:
+        assert target.startswith("v/"), target
+        answer = Answer(served, "GET", f"/ui/{target}")
+        assert (answer.status, answer.headers["Cache-Control"]) == (200, "public, max-age=31536000, immutable")
+        name = target.split("/", 2)[2]
+        old = Answer(served, "GET", f"/ui/{name}")
+        assert (old.body, old.headers["Cache-Control"]) == (answer.body, "no-cache")
+
+
+def test_a_file_of_another_servers_version_is_answered_and_not_kept() -> None:
+    answer = Answer(page(), "GET", "/ui/v/0123456789abcdef/js/app.js")
+    assert (answer.status, answer.headers["Cache-Control"]) == (200, "no-cache")
+
+
+@pytest.mark.parametrize("path", ["v/", "v/0a", "v/0a/", "v/0a/index.html", "v/0a/v/0a/js/app.js", "v/x/js/app.js"])
+def test_a_version_has_files_only(path: str) -> None:
+    assert Answer(page(), "GET", f"/ui/{path}").status == 404
+
+
+@pytest.mark.parametrize(
+    ("header", "is_compressed"),
+    [("gzip;q=0", False), ("*", True), ("*;q=0.0", False), ("gzip;q=0, *", False), ("br;q=1, GZIP ; q=0.5", True)],
+)
+def test_gzip_is_negotiated(header: str, is_compressed: bool) -> None:
+    answer = Answer(page(), "GET", "/ui/js/app.js", HTTP_ACCEPT_ENCODING=header)
+    assert ("Content-Encoding" in answer.headers) is is_compressed
+
+
 def test_the_folder_without_a_slash_is_redirected() -> None:
     answer = Answer(page(), "GET", "/ui")
     assert (answer.status, answer.headers["Location"]) == (308, "ui/")

@@ -85,7 +85,7 @@ class Changes:
                 rows, position, removed = self.read_project(asked, context.project_id or "-")
             rows = [self._with_values(row, authorizer, context) for row in rows if visibility.hidden(row) is not None]
             shown = visible.present(CHANGE, rows, visibility, fields)
-            return Reply(200, {"changes": shown, "position": position, "removed": removed})
+            return Reply(200, {"changes": shown, "position": position, "removed": removed}, compressible=True)
 
         return [Route("GET", f"{PREFIX}/{CHANGE.url}", index)]
 

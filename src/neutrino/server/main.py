@@ -124,7 +124,9 @@ def assemble(conf: Configuration) -> Server:
     public = public_routes(lambda: document(served, routes, aliases))
     authentication = Authentication(authorizer, keystone=conf.auth_strategy == "keystone")
     max_body, noauth = conf.oslo_middleware.max_request_body_size, conf.auth_strategy == "noauth"
-    app = build_app(routes, authentication, max_body=max_body, typed=noauth, public=public)
+    app = build_app(
+        routes, authentication, max_body=max_body, typed=noauth, public=public, compress_from=conf.compress_from
+    )
     stop = threading.Event()
     process = ServerProcess(db, conf.host, API_PROCESS, lambda: {"threads": config.api_threads(conf)})
 

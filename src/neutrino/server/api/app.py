@@ -6,14 +6,14 @@ import re
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from wsgiref.types import WSGIApplication
 
 import falcon
 import msgspec
 
 from neutrino import request_ids
-from neutrino.server import errors
+from neutrino.server import compression, errors
 from neutrino.server.api.authentication import Authentication
 from neutrino.server.api.pipeline import Reply, Request
 from neutrino.server.api.routes import PREFIX, Handler, Route
@@ -36,6 +36,7 @@ class Endpoint:
     max_body: int
     typed: bool  # a body must have the content type of JSON
     resource: str = "other"  # for metrics
+    compress_from: int = 0  # bytes of an answer from which on it is compressed; 0: none is
 
     def __post_init__(self) -> None:
         for method in self.handlers:
@@ -62,7 +63,10 @@ class Endpoint:
             url=f"{req.prefix}{req.path}",
             if_match=req.get_header("If-Match") or "",
         )
-        write(resp, self.handlers[req.method](request))
+        reply = self.handlers[req.method](request)
+        if reply.compressible and self.compress_from:
+            reply = _negotiated(resp, reply, req.get_header("Accept-Encoding") or "", self.compress_from)
+        write(resp, reply)
 
     def _body(self, req: falcon.Request) -> bytes:
         length = req.content_length
@@ -97,6 +101,19 @@ def write(resp: falcon.Response, reply: Reply) -> None:
         resp.content_type = "application/json"
 
 
+def _negotiated(resp: falcon.Response, reply: Reply, accepted: str, least: int) -> Reply:
+    """The answer, compressed if it is large and the client accepts that."""
+    resp.append_header("Vary", compression.VARY)  # also of the small ones: for caches the path decides
+    if not compression.accepts_gzip(accepted) or reply.body is None:
+        return reply
+    encoded = reply.body if isinstance(reply.body, bytes | deque) else _encode(reply.body)
+    parts = encoded if isinstance(encoded, deque) else deque([encoded])
+    if sum(map(len, parts)) < least:
+        return replace(reply, body=encoded)
+    resp.set_header("Content-Encoding", "gzip")
+    return replace(reply, body=compression.compress(_sent(parts)))
+
+
 def _sent(parts: deque[bytes]) -> Iterator[bytes]:
     """Each part is released once it is sent, so that a long list is not held twice."""
     while parts:
@@ -112,7 +129,13 @@ class JsonSuffix:
 
 
 def build_app(
-    routes: Iterable[Route], authentication: Authentication, *, max_body: int, typed: bool, public: Iterable[Route]
+    routes: Iterable[Route],
+    authentication: Authentication,
+    *,
+    max_body: int,
+    typed: bool,
+    public: Iterable[Route],
+    compress_from: int = 0,
 ) -> WSGIApplication:
     """`public` routes need no authentication. `typed`: a body must have the content type of JSON."""
     app = falcon.App(middleware=[JsonSuffix()])
@@ -123,7 +146,8 @@ def build_app(
         paths[route.path].setdefault(route.method, route.handler)
     endpoints: list[tuple[str, Endpoint]] = []
     for path, handlers in paths.items():
-        endpoint = Endpoint(handlers, _PARAMETER.findall(path), authentication, max_body, typed, resource_of(path))
+        names, resource = _PARAMETER.findall(path), resource_of(path)
+        endpoint = Endpoint(handlers, names, authentication, max_body, typed, resource, compress_from)
         endpoints += [(_positional(spelling), endpoint) for spelling in _spellings(path)]
     endpoints += [(r.path, Endpoint({r.method: r.handler}, (), None, max_body, typed)) for r in public]
     for number, (path, endpoint) in enumerate(endpoints, 1):

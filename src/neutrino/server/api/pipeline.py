@@ -52,6 +52,7 @@ class Request:
 class Reply:
     status: int
     body: object = None  # a JSON value, or its encoding: bytes, or a deque of them
+    compressible: bool = False  # it has no secrets: see server/compression.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +85,14 @@ class Pipeline:
             rows = visible.matching_page(served.index(context, *_parent(request), asked), query, visibility)
         if isinstance(rows, Iterator) and query.limit is None:
             batches = (visible.present(resource, batch, visibility, query.fields) for batch in visible.in_batches(rows))
-            return Reply(200, visible.encode_list(resource.collection, batches))
+            return Reply(200, visible.encode_list(resource.collection, batches), compressible=not resource.secrets)
         rows = list(rows)
         out: Object = {resource.collection: visible.present(resource, rows, visibility, query.fields)}
         if query.limit is not None:
             keys = [row[resource.key] for row in rows]
             if links := page_links(request.url, request.pairs, keys, query.limit, query.reverse):
                 out[f"{resource.collection}_links"] = links
-        return Reply(200, out)
+        return Reply(200, out, compressible=not resource.secrets)
 
     def show(self, served: Served, request: Request) -> Reply:
         resource, context = served.resource, request.context

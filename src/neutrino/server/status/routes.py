@@ -33,7 +33,7 @@ class Status:
             authorizer.require(request.context, RULE, {})
             page = _page(request.pairs)
             facts = reader.read(self.db, self.registry.clock(), self.registry.down_time)
-            return Reply(200, {"status": document(facts, find(facts), page)})
+            return Reply(200, {"status": document(facts, find(facts), page)}, compressible=True)
 
         return [Route("GET", f"{PREFIX}/status", show)]
 

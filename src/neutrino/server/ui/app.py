@@ -2,22 +2,23 @@
 
     GET  /ui/            the page          GET  /ui/session    how callers log in
     GET  /ui/css/… js/…  its files         POST /ui/login      credentials → token (only with Keystone)
+    GET  /ui/v/<version>/css/… js/…        the same, which a browser keeps: the page refers to these
 
 No path here reads the database. The page's data comes from the API, with the caller's token.
 """
 
 import threading
 import time
-from collections.abc import Mapping
 from typing import Final
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import msgspec
 from oslo_config import cfg
 
+from neutrino.server.compression import accepts_gzip
 from neutrino.server.requests import CLIENT
 from neutrino.server.ui.attempts import Attempts
-from neutrino.server.ui.files import StaticFile, read_files
+from neutrino.server.ui.files import Files, StaticFile, read_files
 from neutrino.server.ui.login import Credentials, Login, LoginSession, Refused, Unavailable, keystone_login
 
 PREFIX: Final = "/ui"
@@ -34,8 +35,9 @@ SECURITY = [
     ("Cross-Origin-Opener-Policy", "same-origin"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
 ]
-# Servers of two versions may stand behind one load balancer: a browser asks for each file again, and gets 304 if it has it.
+# Servers of two versions may stand behind one load balancer: a browser asks for the index again, and gets 304 if it has it.
 REVALIDATE = ("Cache-Control", "no-cache")
+KEEP = ("Cache-Control", "public, max-age=31536000, immutable")  # a file below its version
 NO_STORE = ("Cache-Control", "no-store")
 STATUS = {
     200: "200 OK",
@@ -67,7 +69,7 @@ class Rejected(Exception):
 class Page:
     """The page as a WSGI application. `login` is None if the API needs no authentication."""
 
-    def __init__(self, files: Mapping[str, StaticFile], login: Login | None, attempts: Attempts) -> None:
+    def __init__(self, files: Files, login: Login | None, attempts: Attempts) -> None:
         self._files, self._login, self._attempts = files, login, attempts
         self._busy = threading.Lock()  # one login at a time: a slow Keystone must not take all threads from the API
         self._session = msgspec.json.encode({"auth": "keystone" if login else "noauth", "default_domain": "Default"})
@@ -80,14 +82,14 @@ class Page:
         name = path.removeprefix(f"{PREFIX}/")
         if name == "login":
             return self._post(environ, start) if method == "POST" else _not_allowed(start, "POST")
-        file = self._files.get(name)
+        file, is_kept = self._files.find(name)
         if method not in ("GET", "HEAD") and (file or name == "session"):
             return _not_allowed(start, "GET, HEAD")
         if name == "session":
             return _send(start, 200, [NO_STORE, ("Content-Type", "application/json")], self._session)
         if file is None:
             return _error(start, Rejected(404, "HTTPNotFound", "The topology page has no such file."))
-        return _static(file, environ, start)
+        return _static(file, KEEP if is_kept else REVALIDATE, environ, start)
 
     def _post(self, environ: WSGIEnvironment, start: StartResponse) -> list[bytes]:
         try:
@@ -156,10 +158,10 @@ def _credentials(environ: WSGIEnvironment) -> Credentials:
         raise Rejected(400, "HTTPBadRequest", "Invalid login: the body is not JSON.") from None
 
 
-def _static(file: StaticFile, environ: WSGIEnvironment, start: StartResponse) -> list[bytes]:
-    zipped = file.compressed is not None and "gzip" in environ.get("HTTP_ACCEPT_ENCODING", "")
+def _static(file: StaticFile, cached: tuple[str, str], environ: WSGIEnvironment, start: StartResponse) -> list[bytes]:
+    zipped = file.compressed is not None and accepts_gzip(environ.get("HTTP_ACCEPT_ENCODING", ""))
     etag = f'"{file.etag}{"-gz" if zipped else ""}"'
-    headers = [*SECURITY, REVALIDATE, ("ETag", etag), ("Vary", "Accept-Encoding")]
+    headers = [*SECURITY, cached, ("ETag", etag), ("Vary", "Accept-Encoding")]
     known = {tag.strip().removeprefix("W/") for tag in environ.get("HTTP_IF_NONE_MATCH", "").split(",")}
     if etag in known or "*" in known:
         start(STATUS[304], headers)
