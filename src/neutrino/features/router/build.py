@@ -26,7 +26,9 @@ from neutrino.features.router.resources import (
     NDP_PROXY,
     PORT_FORWARDING,
     ROUTER,
+    ROUTER_PLACEMENT,
 )
+from neutrino.features.router.router_placements import RouterPlacements
 from neutrino.features.router.routers import view as router_view
 from neutrino.features.router.routers.conntrack_helpers import ConntrackHelpers
 from neutrino.features.router.routers.external_gateways import ExternalGateways
@@ -194,6 +196,7 @@ def build(services: Services) -> RouterPlugin:
         (ROUTER, _router_requests(routers, interfaces)),
         (FLOATINGIP, floating_ips),
         (FLOATINGIP_POOL, FloatingIpPools(db)),
+        (ROUTER_PLACEMENT, RouterPlacements(db, services.registry)),
         (PORT_FORWARDING, PortForwardings(db, quotas, conf.max_shifted_port_forwarding_range)),
         (CONNTRACK_HELPER, ConntrackHelpers(db, _helpers(conf.allowed_conntrack_helpers))),
         (NDP_PROXY, ndp_proxies.NdpProxies(db, ndp_proxies.VIEW)),

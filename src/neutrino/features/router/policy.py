@@ -45,6 +45,8 @@ ROUTER = {
     **dict.fromkeys(("add_extraroutes", "remove_extraroutes"), ADMIN_OR_MEMBER),
     **crud("router_conntrack_helper", PARENT_MEMBER, PARENT_READER),
     **crud("ndp_proxy", ADMIN_OR_MEMBER, ADMIN_OR_READER),
+    "get_router_placement": ADMIN_OR_READER,
+    **setting("router_placement", dict.fromkeys(("ha", "distributed", "hosts", "instances"), ADMIN), ("get",)),
     "get_auto_allocated_topology": ADMIN_OR_READER,
     "delete_auto_allocated_topology": ADMIN_OR_MEMBER,
 }

@@ -210,6 +210,25 @@ FLOATINGIP_POOL = Resource(
     ),
 )
 
+ROUTER_PLACEMENT = Resource(
+    name="router_placement",
+    path="router-placements",
+    verbs=frozenset({"index", "show"}),
+    not_found=errors.RouterNotFound,
+    attributes=(
+        Attribute("id", t.Uuid(), filter=True, sort=True),
+        Attribute("name", t.Text(), filter=True, sort=True),
+        Attribute("project_id", t.Text(), filter=True, sort=True),
+        Attribute("status", t.Text()),
+        Attribute("ha", t.Bool(), filter=True),
+        Attribute("distributed", t.Bool(), filter=True),
+        Attribute("active", t.Integer(min=0, max=2**31)),
+        Attribute("standby", t.Integer(min=0, max=2**31)),
+        Attribute("hosts", t.ListOf(t.Text()), filter=True, filter_as=t.Text()),
+        Attribute("instances", t.ListOf(t.AnyObject())),
+    ),
+)
+
 NDP_PROXY = Resource(
     name="ndp_proxy",
     collection="ndp_proxies",
