@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Iterator
 
 import pytest
 
+from neutrino.agent.l3.services.keepalived.render import FALL
 from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
+from neutrino.lab.faults import set_link
 from tests.support.lab import Pinging
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
@@ -190,6 +193,66 @@ def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
     wait_until(lambda: site.bound_hosts() == {active}, SOON, "the ports are not where the router is")
     for guest in site.guests.values():
         wait_until_reachable(lab, guest.name, MACHINE)
+
+
+@contextlib.contextmanager
+def gateways_checked(lab: Lab) -> Iterator[None]:
+    """Each second, by the active host; keepalived goes on with another configuration."""
+    for host in lab.hosts:
+        lab.stop_agent(host)
+        lab.start_agent(host, {"DEFAULT": {"ha_vrrp_health_check_interval": "1"}})
+    for host in lab.hosts:
+        wait_until_no_drift(lab, host)
+    try:
+        yield
+    finally:
+        for host in lab.hosts:
+            lab.stop_agent(host)
+            lab.start_agent(host)
+        for host in lab.hosts:
+            wait_until_no_drift(lab, host)
+
+
+def test_a_host_that_loses_the_gateway_steps_back(site: Site) -> None:
+    """Another host takes over. If none reaches the gateway, one stays active: what is between networks goes on there."""
+    lab, active = site.lab, site.active
+    with gateways_checked(lab), contextlib.ExitStack() as links:
+        reached = lab.paths.host(active) / "ha_confs" / site.router["id"] / "reached"
+        wait_until(reached.exists, SOON, "the gateway is not asked for")
+        assert site.active == active, "the new configuration is a failover"
+        guest = site.guests[site.others(active)[0]]
+
+        def cut(host: str) -> None:
+            set_link(lab, host, EXTERNAL, "down")
+            links.callback(set_link, lab, host, EXTERNAL, "up")
+
+        cut(active)
+        wait_until(lambda: site.active != active, SOON, "it is still active")
+        wait_until_reachable(lab, guest.name, MACHINE)
+        wait_until(lambda: site.states[active] == "standby", SOON, "the host is not standby")
+
+        for host in site.others(active):
+            cut(host)
+        seen = [host for host in lab.hosts if unreached(site, host)]
+        wait_until(
+            lambda: any(unreached(site, host) > FALL for host in lab.hosts), SOON, f"no host stays active: {seen}"
+        )
+        alone = site.active
+        wait_until_reachable(lab, site.guests["h1"].name, site.guests["h2"].addresses[4])
+        lab.stop_agent(alone)  # whose next look is at its start
+        lab.start_agent(alone, {"DEFAULT": {"ha_vrrp_health_check_interval": "1"}})
+        wait_until(lambda: any("gateways do not answer" in text for text in problems_of(lab)), SOON, "not shown")
+        links.close()
+        wait_until_reachable(lab, guest.name, MACHINE)
+
+
+def unreached(site: Site, host: str) -> int:
+    """How many checks of the gateway have failed since the host became active."""
+    path = site.lab.paths.host(host) / "ha_confs" / site.router["id"] / "unreached"
+    try:
+        return int(path.read_text() or 0)
+    except FileNotFoundError:
+        return 0
 
 
 # --- changes ----------------------------------------------------------------------------------------------------------

@@ -131,6 +131,23 @@ def test_advertisements_within_a_second_are_of_vrrp_version_3(interval: float, l
     assert read_agreement(text) == Agreement(interval)
 
 
+def test_the_active_host_looks_at_the_gateways_of_default_routes() -> None:
+    options = dataclasses.replace(OPTIONS, ha_vrrp_health_check_interval=5)
+    for wanted, found in (
+        (router(ha=membership()), [(QG, "203.0.113.1")]),
+        (router(ha=membership(), gateway=None), []),
+    ):
+        failover = routing.failover(wanted, options)
+        assert failover is not None
+        assert failover.gateways() == found
+        text = render_keepalived(failover, options, "/state/fifo", "/state/check")
+        script = f'script "/bin/sh /state/check ha-ffffffff-aa 169.254.0.7/24 {QG} 203.0.113.1"'
+        for line in (script, "interval 5", "vrrp_script gateways_7 {", "enable_script_security"):
+            assert (line in text) is bool(found), line
+        assert ("track_script" in text) is bool(found)
+        assert "script" not in render_keepalived(failover, OPTIONS, "/state/fifo", "/state/check")
+
+
 def test_after_a_failover_the_new_host_translates_as_the_old_one() -> None:
     alone, shared = (nft_text(each, OPTIONS) for each in (router(), router(ha=membership())))
     assert "snat ip to 203.0.113.5 fully-random" in alone

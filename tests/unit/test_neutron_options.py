@@ -80,7 +80,10 @@ def test_an_option_called_the_same_has_neutrons_default() -> None:
     assert all(row(key)[0] == "different" for key in differing)
 
 
-SAME_DEFAULT: set[findings.Option] = {("ovs", "resource_provider_bandwidths")}  # with a note and the same default
+SAME_DEFAULT: set[findings.Option] = {  # with a note and the same default
+    ("DEFAULT", "ha_vrrp_health_check_interval"),
+    ("ovs", "resource_provider_bandwidths"),
+}
 
 
 def test_no_option_of_ours_is_called_unneeded_or_refused() -> None:

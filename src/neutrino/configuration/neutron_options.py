@@ -239,7 +239,6 @@ REFUSED: dict[str, dict[str, dict[str, Refusal]]] = {
             "dhcp_driver": Refusal(("", "dnsmasq", "neutron.agent.linux.dhcp.dnsmasq"), "DHCP is served by dnsmasq"),
             "cleanup_on_shutdown": Refusal(FALSE, "routers keep forwarding while the agent is stopped"),
             "ha_conntrackd_enabled": Refusal(FALSE, "connections are not replicated between the hosts of an HA router"),
-            "ha_vrrp_health_check_interval": Refusal(("", "0"), "HA routers do not check their gateway"),
             "enable_inat_enat": Refusal(FALSE, "it is an option of one vendor's product"),
         },
         "agent": {
@@ -266,6 +265,7 @@ DIFFERENT: dict[str, dict[str, str]] = {
         "control_exchange": "Neutron's own default, in place of the library's",
         "core_plugin": "the only one included",
         "ha_vrrp_advert_int": "failover in half the time; a copied value is used as it is",
+        "ha_vrrp_health_check_interval": "a host steps back when it has lost all gateways, not when one is silent",
         "host": "the name of the machine",
         "ovs_use_veth": "on the userspace datapath veth pairs are used",
         "router_scheduler_driver": "class names and Neutron's class paths",

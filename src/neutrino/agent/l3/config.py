@@ -57,6 +57,13 @@ class L3Options:
         min=SHORTEST_INTERVAL,
         max=255,
     )
+    ha_vrrp_health_check_interval: int = option(
+        0,
+        "Seconds between looks of an HA router's active host at the router's gateways; when none answers any more, another "
+        "host takes over. 0: it does not look.",
+        min=0,
+        max=3600,
+    )
     min_rtr_adv_interval: int = option(30, "Fewest seconds between router advertisements.", min=3)  # limits: RFC 4861
     max_rtr_adv_interval: int = option(100, "Most seconds between them.", min=4, max=1800)
     radvd_user: str = option("", "User that radvd runs as; empty: the agent's.")

@@ -25,6 +25,9 @@ LOWER_PRIORITY_DELAY = 2  # seconds after an advertisement of another active hos
 GARP_REFRESH = 20  # seconds: switches that saw the router's MAC on another host learn the right place within these
 HIGHEST_PRIORITY = -20  # as of nice
 STATIC = 4  # the protocol of its routes
+_DEFAULTS = ("0.0.0.0/0", "::/0")
+FALL, RISE = 2, 2  # checks that fail until a host steps back, and that succeed until it may be elected again
+CHECK_SECONDS = 3  # for a check: one that takes longer counts as failed, and an answer is waited for one second
 _LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
 _RESERVED = (ipaddress.IPv4Network("169.254.169.254/32"), ipaddress.IPv4Network("169.254.64.0/18"))
 """Of metadata, and of distributed routers' links to `fip-…`."""
@@ -50,6 +53,13 @@ class Failover:
     addresses: tuple[Address, ...]
     routes: tuple[Route, ...]
 
+    def gateways(self) -> list[tuple[str, str]]:
+        """The next hops of default routes, each with its device."""
+        defaults = [route for route in self.routes if route.destination in _DEFAULTS and route.table == MAIN_TABLE]
+        found = [(route.device, route.via) for route in defaults if route.via]
+        found += [(hop.device, hop.via) for route in defaults for hop in route.next_hops]
+        return list(dict.fromkeys(found))
+
 
 def has_primary(router: Router, addresses: Iterable[Address]) -> bool:
     """Whether a host with these addresses is the active one."""
@@ -71,8 +81,8 @@ def agreement_of(options: L3Options) -> Agreement:
     return Agreement(options.ha_vrrp_advert_int, authentication)
 
 
-def render_keepalived(failover: Failover, options: L3Options, notify: str) -> str:
-    """`notify` is the fifo that keepalived writes its states to.
+def render_keepalived(failover: Failover, options: L3Options, notify: str, check: str = "") -> str:
+    """`notify` is the fifo that keepalived writes its states to; `check` the script that looks at gateways.
 
     A keepalived of Neutron's goes on with this configuration: where an address or a route is written with other words than
     Neutron's, its reload removes and adds it.
@@ -80,6 +90,8 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str) -> st
     membership = failover.membership
     name = device(HA, membership.interface.id)
     agreement = agreement_of(options)
+    gateways = failover.gateways() if options.ha_vrrp_health_check_interval and check else []
+    tracked = f"gateways_{membership.vr_id}" if gateways else ""
     general = (
         "notification_email_from neutrino@localhost",
         f"router_id {options.host}",
@@ -87,6 +99,7 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str) -> st
         f"vrrp_garp_master_refresh {GARP_REFRESH}",
         # Before other processes: three late advertisements are a failover.
         *((f"vrrp_priority {HIGHEST_PRIORITY}",) if needs_version_3(agreement.interval) else ()),
+        *(("script_user root", "enable_script_security") if tracked else ()),
     )
     kind, password = agreement.authentication
     authentication = (f"auth_type {kind}", f"auth_pass {password}") if kind else ()
@@ -102,12 +115,25 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str) -> st
         f"advert_int {as_configured(agreement.interval)}",
         *_block("authentication", authentication),
         *_block("track_interface", (name,)),  # a host whose HA port is down steps back
+        *_block("track_script", (tracked,) if tracked else ()),
         *_block("virtual_ipaddress", (f"{primary_address(membership)} dev {name}",)),
         # Excluded from advertisements, which have room for a few addresses only.
         *_block("virtual_ipaddress_excluded", _excluded(failover)),
         *_block("virtual_routes", map(_route, failover.routes)),
     )
-    lines = (*_block("global_defs", general), *_block(f"vrrp_instance VR_{membership.vr_id}", instance))
+    words = (check, name, primary_address(membership), *(word for gateway in gateways for word in gateway))
+    script = (
+        f'script "/bin/sh {" ".join(words)}"',
+        f"interval {options.ha_vrrp_health_check_interval}",
+        f"timeout {CHECK_SECONDS}",
+        f"fall {FALL}",
+        f"rise {RISE}",
+    )
+    lines = (
+        *_block("global_defs", general),
+        *_block(f"vrrp_script {tracked}", script if tracked else ()),
+        *_block(f"vrrp_instance VR_{membership.vr_id}", instance),
+    )
     return "\n".join(lines) + "\n"
 
 

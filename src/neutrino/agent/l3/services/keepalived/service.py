@@ -10,6 +10,7 @@ import functools
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from importlib import resources
 from pathlib import Path
 
 from neutrino import daemon_files
@@ -32,6 +33,9 @@ from neutrino.model.routing import Router
 FIFO = "notify"  # Neutron has a file `state` in its directory of a router, which may be this one
 ADOPTED_FILE = "adopted"  # has the path of the configuration that an adopted keepalived was started with
 NEUTRON_HA_CONFS = "/var/lib/neutron/ha_confs"
+CHECK = "check_gateways"  # a copy, as the directory of this package may be gone after an upgrade
+CHECK_TEXT = (resources.files(__package__) / f"{CHECK}.sh").read_text()
+UNREACHED = "unreached"  # the script's: this host is active, and no gateway answers
 LOG = logging.getLogger(__name__)
 READY = "Startup complete"  # in keepalived's log: before it, a SIGHUP is lost or ends it
 WIRED_SECONDS = 10.0  # for a port to be wired; after that keepalived is started anyway: the switch may be down for long
@@ -111,8 +115,8 @@ class Keepalived(RouterService):
         if self.port_holds is not None and not await asyncio.to_thread(self.is_running, router.id):
             await self.port_holds.wait_wired(router.ha.interface.id, WIRED_SECONDS)
         await self.supervisor.ensure(self._service(router.id, serving.failover), complete=serving.synced)
-        problem = await asyncio.to_thread(self._agreement_problem, router.id)
-        return [problem] if problem else []
+        problems = self._agreement_problem, self._gateway_problem
+        return [text for text in [await asyncio.to_thread(find, router.id) for find in problems] if text]
 
     async def stop(self, router_id: str, *, moved: bool) -> None:
         await self._stop(router_id)
@@ -167,6 +171,12 @@ class Keepalived(RouterService):
             "to the value in keepalived.conf; or, for the new value, set it on all hosts, and disable and enable the router"
         )
 
+    def _gateway_problem(self, router_id: str) -> str:
+        """Blocking."""
+        if not self.options.ha_vrrp_health_check_interval or not daemon_files.read(self._base / router_id / UNREACHED):
+            return ""
+        return "is active here, and its gateways do not answer: check the link of the external network on this host"
+
     # --- the daemon -------------------------------------------------------------------------------------------------
 
     def _service(self, router_id: str, failover: Failover) -> Service:
@@ -179,7 +189,9 @@ class Keepalived(RouterService):
             ha_vrrp_auth_type=kind,
             ha_vrrp_auth_password=password,
         )
-        text = render_keepalived(failover, options, str(self.fifo(router_id)))
+        check = str(self._base / router_id / CHECK)
+        text = render_keepalived(failover, options, str(self.fifo(router_id)), check)
+        scripts = {check: CHECK_TEXT} if check in text else {}
         adopted = self._base / router_id / ADOPTED_FILE
         paths = {str(self._file(router_id)), daemon_files.read(adopted) or str(self._file(router_id))}
 
@@ -189,7 +201,8 @@ class Keepalived(RouterService):
                 self.others.end(failover.namespace)  # of one that was killed, its child may go on
                 adopted.unlink(missing_ok=True)
 
-        return Service(daemon, dict.fromkeys(sorted(paths), text), reloadable_after=READY, before_start=before_start)
+        files = {**dict.fromkeys(sorted(paths), text), **scripts}
+        return Service(daemon, files, reloadable_after=READY, before_start=before_start)
 
     def _file(self, router_id: str) -> Path:
         return self._base / router_id / "keepalived.conf"
