@@ -20,6 +20,7 @@ from qa.takeover.lab.neutron_lab import NeutronLab
 from tests.support import vlan_device
 
 ACTIVE_SECONDS = 180.0
+ROUTERS_SECONDS = 600.0
 TAG = 7  # of the trunk's subport
 PAIR = "10.1.0.200"  # an allowed address pair, which an instance has beside its own address
 FORWARDED = 8080  # the port of a floating IP that is forwarded
@@ -191,6 +192,18 @@ def add_routers(neutron: NeutronLab, cloud: Cloud, number: int) -> None:
         neutron.instances.wait_for_port(neutron.instances.vms.get(name), timeout=ACTIVE_SECONDS)
         neutron.instances.address(name)
     neutron.output(f"{number} further instances on {MANY_HOST}")
+
+    def unready() -> list[str]:
+        """Neutron's agents may need minutes for the routers; what they do meanwhile would be missing in an import."""
+        neutron.check_agents()
+        networks = {network["id"] for network in neutron.api.list("network") if network["name"] in names}
+        routers = {router["id"] for router in neutron.api.list("router") if router["name"] in names}
+        ports = neutron.api.list("port")
+        mine = [port for port in ports if port["network_id"] in networks or port["device_id"] in routers]
+        return [port["id"] for port in mine if port["status"] != "ACTIVE"]
+
+    wait_until(lambda: not unready(), ROUTERS_SECONDS, "ports of further routers are not ACTIVE")
+    neutron.output(f"ports of {number} further routers ACTIVE")
 
 
 def read(api: ApiClient) -> Cloud:
