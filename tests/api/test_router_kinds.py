@@ -266,17 +266,62 @@ def test_ports_and_macs_of_hosts_with_distributed_routers(cloud: Any) -> None:
     assert dvr.mac_of("h1") == mac != dvr.mac_of("h2")
 
 
+DRIVERS = "neutron.services.l3_router.service_providers"
+
+
 # --- flavors and topologies -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("driver", "distributed", "ha"),
+    [
+        ("single_node.SingleNodeDriver", False, False),
+        ("ha.HaDriver", False, True),
+        ("dvr.DvrDriver", True, False),
+        ("dvrha.DvrHaDriver", True, True),
+    ],
+)
+def test_a_flavor_chooses_the_kind_of_a_router(cloud: Any, driver: str, distributed: bool, ha: bool) -> None:
+    """For a member too, who may not name a kind; it stays as long as the router has the flavor."""
+    _, admin = cloud(l3_ha=str(not ha), router_distributed=str(not distributed))
+    member = admin.as_stranger()
+    profile = admin.make("service_profile", driver=f"{DRIVERS}.{driver}")
+    flavor = admin.make("flavor", service_type="L3_ROUTER_NAT", service_profiles=[profile["id"]])
+    router = admin.show("router", member.make("router", flavor_id=flavor["id"])["id"])
+    assert (router["distributed"], router["ha"]) == (distributed, ha)
+    one = admin.make("router", flavor_id=flavor["id"], ha=ha, distributed=distributed)
+    assert (one["distributed"], one["ha"]) == (distributed, ha)
+    wrong = {"flavor_id": flavor["id"], "ha": not ha}
+    answer = admin.post("/routers", {"router": wrong})
+    answer.refused(400, "BadRequest")
+    assert f"does not support ha={not ha}" in answer.body["NeutronError"]["message"]
+    admin.change("router", router["id"], admin_state_up=False)
+    for values in ({"ha": not ha}, {"distributed": not distributed}):
+        admin.put(f"/routers/{router['id']}", {"router": values}).refused(400, "BadRequest")
+
+
+def test_a_flavor_whose_profile_selects_nothing_is_refused(cloud: Any) -> None:
+    _, admin = cloud()
+    for values, status, error in (
+        ({"metainfo": "{}"}, 404, "ServiceProfileDriverNotFound"),
+        ({"driver": "some.other.Driver"}, 404, "ServiceProfileDriverNotFound"),
+        ({"driver": f"{DRIVERS}.ha.HaDriver", "enabled": False}, 503, "ServiceProfileDisabled"),
+    ):
+        profile = admin.make("service_profile", **values)
+        flavor = admin.make("flavor", service_type="L3_ROUTER_NAT", service_profiles=[profile["id"]])
+        admin.post("/routers", {"router": {"flavor_id": flavor["id"]}}).refused(status, error)
+    assert admin.all("/routers") == []
 
 
 def test_flavors(cloud: Any) -> None:
     _, admin = cloud()
     api = admin.as_stranger()
-    profile = admin.make("service_profile", metainfo="{}")
+    profile = admin.make("service_profile", driver=f"{DRIVERS}.single_node.SingleNodeDriver")
     admin.post("/service_profiles", {"service_profile": {}}).refused(400, "ServiceProfileEmpty")
     flavor = admin.make("flavor", name="f", service_type="L3_ROUTER_NAT")
     admin.post("/flavors", {"flavor": {"service_type": "NONSENSE"}}).refused(400)
     api.post("/flavors", {"flavor": {"service_type": "L3_ROUTER_NAT"}}).refused(403)
+    api.post("/routers", {"router": {"flavor_id": flavor["id"]}}).refused(404, "FlavorServiceProfileBindingNotFound")
     path = f"/flavors/{flavor['id']}/service_profiles"
     admin.post(path, {"service_profile": {"id": profile["id"]}}).expect(201)
     admin.post(path, {"service_profile": {"id": profile["id"]}}).refused(409, "FlavorServiceProfileBindingExists")

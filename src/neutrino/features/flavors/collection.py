@@ -1,10 +1,10 @@
 """Flavors of routers and VPN services, their service profiles, and the list of service providers.
 
-There is one implementation of each service, so a flavor is stored with an object and changes nothing about it; the API is
-there for clients that set flavors or list providers.
+The driver of a flavor's first service profile decides the kind of a router (`features/router/providers.py`).
+VPN services have one implementation: their flavor is stored with them and changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -33,6 +33,20 @@ def check_flavor(connection: Connection, key: str, service_type: str) -> None:
         raise errors.FlavorNotFound(id=key)
     if not row.enabled:
         raise errors.FlavorDisabled()
+
+
+def driver_of(connection: Connection, key: str, known: Iterable[str]) -> str:
+    """The driver of a flavor's first service profile: it decides which of the known ones serves an object."""
+    flavor = FLAVORS.get(connection, key)
+    if not flavor["service_profiles"]:
+        raise errors.FlavorServiceProfileBindingNotFound(f"Flavor {key} has no service profile: add one with a driver.")
+    profile = PROFILES.get(connection, flavor["service_profiles"][0])
+    if not profile["enabled"]:
+        raise errors.ServiceProfileDisabled(sp_id=profile["id"])
+    driver = str(profile["driver"])
+    if driver not in (drivers := tuple(known)):
+        raise errors.ServiceProfileDriverNotFound(driver=driver, sp_id=profile["id"], known=", ".join(drivers))
+    return driver
 
 
 class Flavors(Collection):

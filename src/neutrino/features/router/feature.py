@@ -8,6 +8,7 @@ from neutrino.features.router.extensions import EXTENSIONS
 from neutrino.features.router.facts import add_facts
 from neutrino.features.router.feed import FEED
 from neutrino.features.router.options import OPTIONS
+from neutrino.features.router.providers import PROVIDERS
 from neutrino.features.router.routers import ha_networks
 from neutrino.features.router.tables import routers
 from neutrino.features.router.trace import TracedRouting
@@ -38,7 +39,7 @@ FEATURES = (
             NetworkUse(ha_networks.check_network, ha_networks.record_network, users=ha_networks.routers_on),
             NetworkUse(find_unused=port_callbacks.find_unused, external_users=port_callbacks.EXTERNAL_USERS),
         ),
-        flavors=(FlavorUse(L3_ROUTER_NAT, ("single_node", "ha", "dvr", "dvrha"), routers.c.flavor_id),),
+        flavors=(FlavorUse(L3_ROUTER_NAT, tuple(each.name for each in PROVIDERS), routers.c.flavor_id),),
         feed=FEED,
         host_reports=host_reports,
         routing=TracedRouting(),

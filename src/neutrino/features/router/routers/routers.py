@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.features.flavors.collection import check_flavor
+from neutrino.features.flavors.collection import check_flavor, driver_of
 from neutrino.features.flavors.resources import L3_ROUTER_NAT
 from neutrino.features.router.errors import RouterInUse
+from neutrino.features.router.providers import BY_DRIVER
 from neutrino.features.router.resources import ROUTES
 from neutrino.features.router.routers import view as router_view
 from neutrino.features.router.routers.gateways import (
@@ -77,8 +78,7 @@ class Routers:
     # --- creating -------------------------------------------------------------------------------------------------
 
     def create(self, context: Context, values: Object) -> Object:
-        _check_left_to_flavor(values)
-        kind = {name: self._kind(values, name) for name in KIND}
+        kind = self._kind_of_flavor(values) or {name: self._kind(values, name) for name in KIND}
         key = new_id()  # chosen here: a router whose postcommit fails has to be deleted again
         try:
             decision = self._create(context, {"id": key, **values}, kind)
@@ -93,8 +93,6 @@ class Routers:
         ha_network = self.ha_networks.ensure(values["project_id"]) if kind["ha"] else None
         with self.ha_networks.in_use(ha_network), self.db.read() as connection:
             check_hints(connection, values["availability_zone_hints"], words.L3)
-            if values.get("flavor_id"):
-                check_flavor(connection, values["flavor_id"], L3_ROUTER_NAT)
             request = self._gateways.request(connection, context, values["external_gateway_info"])
             ha = self.ha_networks.values(connection, ha_network) if ha_network is not None else {}
             new = _new(values, {**kind, **ha}, request) | {
@@ -111,6 +109,15 @@ class Routers:
             tx.insert(routers, [as_row(routers, router)], limits)
             self.ha_networks.refer(tx, None, router)
         return decision
+
+    def _kind_of_flavor(self, values: Values) -> Object:
+        """As the service profile of the flavor has it: a member gets a kind that only administrators may name."""
+        key = values.get("flavor_id")
+        if not key:
+            return {}
+        with self.db.read() as connection:
+            check_flavor(connection, key, L3_ROUTER_NAT)
+            return BY_DRIVER[driver_of(connection, key, BY_DRIVER)].kind(values)
 
     def _kind(self, values: Values, name: str) -> bool:
         requested = values.get(name)
@@ -420,17 +427,13 @@ def _changed_kind(before: Object, values: Object) -> Object:
     """The columns of another kind; the kind may change only while the router is administratively down."""
     requested = {name: values[name] for name in KIND if values.get(name) is not None}
     differing = {name: value for name, value in requested.items() if value != before[name]}
+    if differing and before["flavor_id"]:
+        raise refuse(f"{', '.join(differing)}: the flavor of the router decides")
     if differing and (before["admin_state_up"] or values.get("admin_state_up")):
         raise refuse(f"{', '.join(differing)} can be changed only while admin_state_up is false")
     if differing.get("ha") is False:
         return {**differing, "ha_network_id": None, "ha_vr_id": None}
     return differing
-
-
-def _check_left_to_flavor(values: Object) -> None:
-    given = [name for name in KIND if values.get(name) is not None]
-    if given and values.get("flavor_id"):
-        raise refuse(f"{', '.join(given)} cannot be set together with flavor_id")
 
 
 def _routes_in(body: object) -> list[Object]:
