@@ -142,6 +142,11 @@ def test_a_token_and_a_choice_of_projects(page: Page, cloud: Cloud) -> None:
     assert sorted(page.texts("option")) == ["ui-green", "ui-red"]
     page.screenshot("login-project")
     page.choose("select", cloud.projects["ui-red"])
+    page.set_offline(True)  # a choice that fails can be tried again
+    page.click("button[type=submit]")
+    page.wait_for_text("does not answer", "[role=alert]")
+    page.wait_for(f"document.querySelector('select').value === '{cloud.projects['ui-red']}'")
+    page.set_offline(False)
     page.click("button[type=submit]")
     page.wait_for_text("ui-red-net", ".n-network")
     assert "ui-green-net" not in page.evaluate("document.body.textContent")

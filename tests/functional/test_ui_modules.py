@@ -157,25 +157,102 @@ def test_health_of_agents(page: Page) -> None:
 
 
 def test_findings_are_those_of_the_server(page: Page) -> None:
-    error = {"severity": "error", "resource_type": "agent", "resource_id": "1", "host": "h1", "kind": "host-down",
+    error = {"severity": "error", "resource_type": "agent", "resource_id": "1", "host": "h1", "kind": "dataplane-down",
              "what": "L3 agent on h1: no report for 90 s", "meaning": "m", "fix": "f"}  # fmt: skip
     note = {"severity": "note", "resource_type": "port", "resource_id": "2", "host": "h1", "kind": "port-not-wired",
             "what": "port web (2) (host h1): its host has not reported it as up", "meaning": "m", "fix": "f"}  # fmt: skip
     routers = "new Map([['r', {id: 'r', name: 'edge', status: 'ERROR'}], ['s', {id: 's', status: 'ACTIVE'}]])"
     code = (
-        "import('/ui/js/data/health.js').then((m) => m.findings({port: new Map(), router: ROUTERS,"
+        "import('/ui/js/data/health.js').then((m) => m.problemsOf({port: PORTS, router: ROUTERS,"
         " floatingip: new Map()}, STATUS))"
     ).replace("ROUTERS", routers)
     status = {"problems": [error], "notes": [note]}
-    found = page.evaluate(code.replace("STATUS", _js(status)))
-    assert [(each["severity"], each["title"], each["subject"], each["fix"]) for each in found] == [
-        ("bad", "No report for 90 s", "L3 agent on h1", "f"),
-        ("warn", "Its host has not reported it as up", "web (host h1)", "f"),
+    found = page.evaluate(code.replace("STATUS", _js(status)).replace("PORTS", "new Map()"))
+    shown = [(e["severity"], e["title"], e["items"][0]["subject"], e["fix"], e["count"]) for e in found]
+    assert shown == [
+        ("bad", "No report for 90 s", "L3 agent on h1", "f", 1),
+        ("note", "Its host has not reported it as up", "web (host h1)", "f", 1),
     ]
-    found = page.evaluate(code.replace("STATUS", "null"))
-    assert [(each["severity"], each["title"], each["subject"], each["kind"], each["id"]) for each in found] == [
-        ("bad", "Its status is ERROR", "edge", "router", "r")
+    found = page.evaluate(code.replace("STATUS", "null").replace("PORTS", "new Map()"))
+    assert [(e["severity"], e["title"], e["items"]) for e in found] == [
+        ("bad", "Its status is ERROR", [{"kind": "router", "id": "r", "subject": "edge"}])
     ], "members see the status of their objects"
+
+
+def finding(kind: str, what: str, **values: str) -> dict[str, str]:
+    empty = {"severity": "error", "resource_type": "", "resource_id": "", "host": "", "meaning": "m", "fix": "f"}
+    return {**empty, "kind": kind, "what": what, **values}
+
+
+def test_failures_are_counted_exactly(page: Page) -> None:
+    """Of many the server names ten, and tells the number of the others; the page knows all."""
+    named = [
+        finding(
+            "binding-failed",
+            f"port p{n} (p{n}) (host h1): the binding failed",
+            resource_type="port",
+            resource_id=f"p{n}",
+        )
+        for n in range(10)
+    ]
+    more = finding("binding-failed", "51 more ports: the binding failed", resource_type="port")
+    status = _js({"problems": [*named, more], "ports": {"by_binding": {"failed": 61}}})
+    port = "{id: `p${n}`, name: `p${n}`, 'binding:host_id': 'h1', 'binding:vif_type': 'binding_failed', status: 'DOWN'}"
+    for known in (61, 0):
+        ports = f"new Map(Array.from({{length: {known}}}, (_, n) => [`p${{n}}`, {port}]))"
+        found = page.evaluate(
+            f"import('/ui/js/data/health.js').then((m) => {{ const all = m.problemsOf({{port: {ports}}}, {status});"
+            " return [m.totals(all).bad, all.length, all[0].items.length]; })"
+        )
+        assert found == [61, 1, known or 10]
+
+
+def test_a_host_that_does_not_report_is_one_failure(page: Page) -> None:
+    roles = [("host-down", f"{role} agent on h1: no report for {9 + at} s") for at, role in enumerate(("L3", "DHCP"))]
+    roles.append(("host-disconnected", "Metadata agent on h1: the host is not connected"))
+    problems = [finding(kind, what, resource_type="agent", resource_id=what[:4], host="h1") for kind, what in roles]
+    code = (
+        f"import('/ui/js/data/health.js').then((m) => m.problemsOf({{port: new Map()}}, {_js({'problems': problems})}))"
+    )
+    found = page.evaluate(code)
+    assert [(e["severity"], e["title"], e["count"], e["items"]) for e in found] == [
+        ("bad", "The host does not report", 1, [{"kind": "host", "id": "h1", "subject": "h1"}])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "state"),
+    [
+        ({"binding:vif_type": "binding_failed", "binding:host_id": "h1"}, ["bad", "binding failed"]),
+        ({"binding:vif_type": "unbound", "binding:host_id": ""}, ["unknown", "not bound"]),
+        ({"binding:vif_type": "ovs", "binding:host_id": "h1"}, ["warn", "down"]),
+        ({"binding:vif_type": "ovs", "binding:host_id": "h1", "status": "ACTIVE"}, ["ok", "active"]),
+        (
+            {"binding:vif_type": "ovs", "binding:host_id": "late", "status": "ACTIVE"},
+            ["unknown", "its host does not report"],
+        ),
+        ({"admin_state_up": False, "binding:vif_type": "binding_failed"}, ["off", "administratively down"]),
+        ({}, ["warn", "down"]),
+    ],
+)
+def test_states_of_ports(page: Page, values: dict[str, Any], state: list[str]) -> None:
+    """A failed binding, a port without a host, and a bound port that is down are three things."""
+    port = {"id": "p", "status": "DOWN", "admin_state_up": True, **values}
+    facts = "{findings: new Map(), silent: new Set(['late'])}"
+    code = f"import('/ui/js/data/states.js').then((m) => m.stateOf('port', {_js(port)}, {facts}))"
+    assert page.evaluate(code) == state
+
+
+def test_the_server_decides_the_state_of_a_router(page: Page) -> None:
+    """Its own status is ACTIVE also if no host serves it."""
+    problem = finding(
+        "router-not-scheduled", "router edge (r): no L3 agent hosts it", resource_type="router", resource_id="r"
+    )
+    code = (
+        "import('/ui/js/data/states.js').then((m) => m.stateOf('router', {id: 'r', status: 'ACTIVE', admin_state_up: true},"
+        f" {{findings: m.indexFindings({_js({'problems': [problem]})}), silent: new Set()}}))"
+    )
+    assert page.evaluate(code) == ["bad", "no L3 agent hosts it"]
 
 
 def test_the_path_of_a_trace(page: Page) -> None:
@@ -192,13 +269,80 @@ def test_the_path_of_a_trace(page: Page) -> None:
             {"resource_type": "port", "resource_id": "b"},
         ],
     }
-    nodes = "['port', 'network', 'router'].includes(kind) ? `${kind}:${id}` : ''"
-    keys = f"(kind, id) => kind === 'subnet' ? 'network:n2' : {nodes}"
-    networks = "(key) => ({'port:a': 'network:n1', 'port:b': 'network:n2'})[key] ?? ''"
-    found = page.evaluate(
-        f"import('/ui/js/data/trace.js').then((m) => m.pathOfTrace({_js(trace)}, {keys}, {networks}))"
-    )
+    found = page.evaluate(PATH.replace("TRACE", _js(trace)))
     assert found["keys"] == ["port:a", "network:n1", "router:r", "network:n2", "port:b"]
+    assert found["steps"] == {"port:a": [1], "network:n1": [3], "router:r": [4], "network:n2": [5], "port:b": [6]}
+
+
+# port a on n1, port b on n2, router r between them with a gateway on the network out, floating IP f of b.
+PATH = """(async () => {
+  const {pathOfTrace, leadsBetween, nodeOfStep} = await import('/ui/js/data/trace.js');
+  const nodeKey = (kind, id) => kind === 'subnet' ? 'network:n2' : kind === 'floatingip' ? 'port:b'
+    : ['port', 'network', 'router'].includes(kind) ? `${kind}:${id}` : '';
+  const routers = new Map([['r', {id: 'r', gatewayId: 'out', networkIds: ['n1', 'n2']}]]);
+  const port = (id) => ({a: {network_id: 'n1'}, b: {network_id: 'n2'}})[id];
+  const store = {get: (kind, id) => kind === 'floatingip' ? {router_id: 'r'} : undefined};
+  return pathOfTrace(TRACE, {nodeOf: nodeOfStep(store, nodeKey), between: leadsBetween({routers}, port)});
+})()"""
+
+
+def test_the_path_to_a_floating_ip(page: Page) -> None:
+    """By the external network to the router, which translates, and to the port; with the numbers of the list."""
+    steps = [
+        ("network", "out"),
+        ("router", "r"),
+        ("floatingip", "f"),
+        ("router", "r"),
+        ("security_group", "g"),
+        ("port", "b"),
+    ]
+    trace = {
+        "verdict": "dropped",
+        "source": "external",
+        "steps": [{"resource_type": kind, "resource_id": key} for kind, key in steps],
+    }
+    found = page.evaluate(PATH.replace("TRACE", _js(trace)))
+    assert found["keys"] == ["network:out", "router:r", "network:n2", "port:b"]
+    assert found["steps"] == {"network:out": [1], "router:r": [2, 3, 4], "port:b": [6]}
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("web (10.0.0.1) on n, p #bbbbbbbb", ["bbbbbbbb-2"]),
+        ("aaaaaaaa-1", ["aaaaaaaa-1"]),
+        ("web", ["aaaaaaaa-1", "bbbbbbbb-2"]),
+        ("DB", ["cccccccc-3"]),
+        ("fa:16:3E:00:00:03", ["cccccccc-3"]),
+        ("cccc", ["cccccccc-3"]),
+        ("nobody", []),
+    ],
+)
+def test_ends_of_a_trace(page: Page, text: str, ids: list[str]) -> None:
+    """Ports may have equal names and addresses: their texts differ by the start of the id."""
+    rows = [
+        {"id": key, "name": name, "mac_address": f"fa:16:3e:00:00:0{key[-1]}", "network_id": "n", "project_id": "p",
+         "fixed_ips": [{"ip_address": "10.0.0.1"}]}
+        for key, name in (("aaaaaaaa-1", "web"), ("bbbbbbbb-2", "web"), ("cccccccc-3", "db"))
+    ]  # fmt: skip
+    ports = f"new Map({_js([[row['id'], row] for row in rows])})"
+    code = f"import('/ui/js/data/trace.js').then((m) => m.findPorts({_js(text)}, {ports}).map((port) => port.id))"
+    assert page.evaluate(code) == ids
+    tables = "{network: new Map([['n', {id: 'n', name: 'n'}]])}"
+    each = f"[...{ports}.values()].map((port) => m.portText(port, {tables}, (id) => id))"
+    assert page.evaluate(f"import('/ui/js/data/trace.js').then((m) => {each})")[1] == "web (10.0.0.1) on n, p #bbbbbbbb"
+
+
+def test_networks_of_ha_routers_are_no_project(page: Page) -> None:
+    network = {"id": "n", "name": "HA network tenant 0f1e", "project_id": ""}
+    tables = ", ".join(f"{kind}: new Map()" for kind in ("subnet", "router", "port", "floatingip"))
+    code = (
+        "(async () => { const {buildTopology} = await import('/ui/js/data/topology.js');"
+        " const {buildScene} = await import('/ui/js/graph/scene.js');"
+        f" const topology = buildTopology({{network: new Map([['n', {_js(network)}]]), {tables}}});"
+        " return [topology.projects, buildScene(topology, {}).regions.length]; })()"
+    )
+    assert page.evaluate(code) == [[], 0]
 
 
 def _js(value: Any) -> str:

@@ -4,15 +4,12 @@ import { announce } from './core/announce.js';
 import { h, put } from './core/dom.js';
 import { clean, nameOf, shortId } from './core/format.js';
 import { formatPlace, parsePlace, parseSelection } from './core/hash.js';
-import { ApiError } from './data/api.js';
-import { findings } from './data/health.js';
-import { buildHosts, buildTunnels } from './data/hosts.js';
+import { Derived } from './data/derived.js';
 import { TITLES } from './data/kinds.js';
+import { Extras } from './data/extras.js';
 import { Live } from './data/live.js';
 import { forget, isAdmin } from './data/session.js';
 import { Store } from './data/store.js';
-import { buildTopology } from './data/topology.js';
-import { subnetUsage } from './data/usage.js';
 import { Canvas, nodeKeyOf } from './views/canvas.js';
 import { Details } from './views/details.js';
 import { HealthView } from './views/health.js';
@@ -21,81 +18,100 @@ import { Shell } from './views/shell.js';
 import { SubnetsView } from './views/subnets.js';
 import { TraceView } from './views/trace.js';
 
-const RARELY = 30000;
-const EXTRAS = 5000; // milliseconds between reads of the status and of address usage, in the views that show them
+/** What each view is drawn from: it is drawn again only if one of these has changed. @type {Object<string, string[]>} */
+const DRAWN_FROM = {
+  topology: ['network', 'subnet', 'router', 'port', 'floatingip', 'agent', 'status'],
+  trace: ['network', 'subnet', 'router', 'port', 'floatingip', 'agent', 'status'],
+  hosts: ['agent', 'port', 'network'],
+  health: ['agent', 'beat', 'port', 'router', 'floatingip', 'status', 'servers'],
+  subnets: ['network', 'subnet', 'port', 'availability'],
+};
 
 export class App {
-  /** @param {{api: any, session: any, onExpired: () => void}} options */
+  /** @param {{api: import('./data/api.js').Api, session: any, onExpired: () => void}} options */
   constructor({ api, session, onExpired }) {
-    Object.assign(this, { api, session, onExpired });
+    this.session = session;
+    this.onExpired = onExpired;
     this.store = new Store();
     this.names = new Map([
-      ...session.projects.map(({ id, name }) => [id, name]), ...Object.entries(session.names ?? {}),
+      ...session.projects.map((/** @type {any} */ { id, name }) => [id, name]), ...Object.entries(session.names ?? {}),
     ].map(([id, name]) => [id, clean(name)]));
     if (session.project_id) this.names.set(session.project_id, clean(session.project));
     this.place = parsePlace(location.hash);
-    this.status = null;
-    this.statusHidden = '';
-    this.availability = null;
-    this.availabilityHidden = !isAdmin(session);
-    this.derivedOf = -1;
-
-    const projectName = (id) => this.names.get(id) || shortId(id) || 'no project';
-    this.projectName = projectName;
+    const projectName = (/** @type {string} */ id) => this.names.get(id) || shortId(id) || 'no project';
+    this.derived = new Derived(this.store, { projectName, project: isAdmin(session) ? null : session.project_id });
+    this.extras = new Extras(api, this.derived, { isAdmin: isAdmin(session), onRead: () => this.update() });
     this.shell = new Shell({
-      session, store: this.store, projectName,
+      session, projectName, searched: () => this.searched(),
+      onGo: (href) => this.follow(href),
       onProject: (project) => this.go(this.place.view, { project }),
       onLogOut: () => { forget(); location.hash = ''; location.reload(); },
       onRetry: () => (this.live.connection.state === 'expired' ? this.onExpired() : this.live.now()),
     });
-    this.canvas = new Canvas({ store: this.store, projectName, onSelect: (key) => this.onSelect(key) });
-    this.details = new Details({ api, store: this.store, context: () => this.context(), onClose: () => this.closeDetails() });
+    const nodeKey = (/** @type {string} */ kind, /** @type {string} */ id) => nodeKeyOf(this.store, kind, id);
+    this.canvas = new Canvas({ derived: this.derived, onSelect: (key) => this.onSelect(key) });
+    this.details = new Details({ api, derived: this.derived, onClose: () => this.closeDetails(), onUpdate: () => this.showDetails() });
     this.hosts = new HostsView();
     this.health = new HealthView();
     this.subnets = new SubnetsView();
-    this.trace = new TraceView({ api, store: this.store, canvas: this.canvas, nodeKey: (kind, id) => nodeKeyOf(this.store, kind, id) });
+    this.trace = new TraceView({ api, derived: this.derived, canvas: this.canvas, nodeKey });
     this.live = new Live(
       api, this.store, (connection) => this.onConnection(connection),
       (kind, difference) => this.onDifference(kind, difference),
     );
+    this.frame = h('div', { class: 'views' });
+    /** What the views were drawn from, by view. @type {Map<string, string>} */
+    this.drawn = new Map();
+    this.fromGraph = false;
+    this.revealed = false;
   }
 
+  /** @param {any} root */
   start(root) {
     put(root, this.shell.element);
     this.store.subscribe(() => this.update());
     addEventListener('hashchange', () => this.onPlace());
-    this.frame = h('div', { class: 'views' });
+    document.addEventListener('click', (event) => this.onLink(event));
     put(this.shell.main, this.frame);
     this.arrange();
+    this.update();
     this.live.start();
-    setInterval(() => this.readExtras(), EXTRAS);
+    this.extras.start();
   }
 
   // --- the place ----------------------------------------------------------------------------------------------------------
 
+  /** @param {string} view @param {Object<string, string>} params */
   go(view, params) {
     location.hash = formatPlace({ view, params: { ...this.place.params, ...params } });
+  }
+
+  /** The project stays chosen when a link leads to another view or object; Back leads to what was shown. @param {string} href */
+  follow(href) {
+    const place = parsePlace(href);
+    const { project } = this.place.params;
+    if (project && !('project' in place.params)) place.params.project = project;
+    location.hash = formatPlace(place);
+  }
+
+  /** @param {MouseEvent} event */
+  onLink(event) {
+    if (event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    const href = /** @type {Element} */ (event.target).closest?.('a')?.getAttribute('href') ?? '';
+    if (!href.startsWith('#/')) return;
+    event.preventDefault();
+    this.follow(href);
   }
 
   onPlace() {
     const before = this.place;
     this.place = parsePlace(location.hash);
-    // The project stays chosen when a link leads to another view or object.
-    if (before.params.project && this.place.params.project === undefined && this.place.view !== 'trace') {
-      this.place.params.project = before.params.project;
-      history.replaceState(null, '', formatPlace(this.place));
-    }
-    this.filled = false;
-    if (this.place.view !== 'subnets' && this.availability) {
-      // Read again when it is next shown; until then usage is counted from the ports.
-      [this.availability, this.availabilityOf, this.derived] = [null, -1, null];
-    }
     if (before.view !== this.place.view) this.arrange();
     this.update();
     this.revealSelection();
     if (before.view !== this.place.view) {
       announce(document.title);
-      this.readExtras();
+      this.extras.now(this.place.view);
     }
   }
 
@@ -110,12 +126,17 @@ export class App {
       subnets: [this.subnets.element, this.details.element],
     }[view];
     this.frame.className = `views view-${view}`;
-    put(this.frame, ...parts);
-    if (view !== 'trace') this.canvas.showPath(null);
-    else this.canvas.graph.select('');
-    this.canvas.graph.resized();
+    put(this.frame, ...(parts ?? []));
+    this.extras.view = view;
+    if (view !== 'trace') {
+      this.canvas.showPath(null);
+      this.trace.place = '';
+    } else {
+      this.canvas.graph.select('');
+    }
   }
 
+  /** @param {string} key */
   onSelect(key) {
     if (this.place.view === 'trace') {
       this.trace.pick(key);
@@ -147,109 +168,79 @@ export class App {
 
   // --- data ---------------------------------------------------------------------------------------------------------------
 
+  searched() {
+    const { projectName, topology, hosts } = this.derived;
+    const projects = topology.projects.map((id) => ({ id, name: projectName(id) }));
+    return { tables: this.store.tables, hosts, projects, projectName };
+  }
+
+  /** @param {import('./data/live.js').Connection} connection */
   onConnection(connection) {
     const before = this.shell.state?.state;
     this.shell.setConnection(connection);
     if (before && before !== connection.state) {
-      announce({ live: 'Connected: the page is live.', disconnected: 'Disconnected from the server.', expired: 'The login has expired.' }[connection.state] ?? '');
+      announce({
+        live: 'Connected: the page is live.', late: 'The server does not answer.', disconnected: 'Disconnected from the server.',
+        expired: 'The login has expired.', loading: '',
+      }[connection.state] ?? '');
     }
   }
 
+  /** @param {string} kind @param {{added: any[], removed: any[]}} difference */
   onDifference(kind, { added, removed }) {
     const words = [];
-    if (added.length) words.push(`${TITLES[kind]} ${added.slice(0, 3).map(nameOf).join(', ')}${added.length > 3 ? ` and ${added.length - 3} more` : ''} appeared.`);
-    if (removed.length) words.push(`${TITLES[kind]} ${removed.slice(0, 3).map(nameOf).join(', ')}${removed.length > 3 ? ` and ${removed.length - 3} more` : ''} removed.`);
+    const some = (/** @type {any[]} */ rows) => `${rows.slice(0, 3).map(nameOf).join(', ')}${rows.length > 3 ? ` and ${rows.length - 3} more` : ''}`;
+    if (added.length) words.push(`${TITLES[kind]} ${some(added)} appeared.`);
+    if (removed.length) words.push(`${TITLES[kind]} ${some(removed)} removed.`);
     if (words.length) announce(words.join(' '));
-  }
-
-  /** Everything that is derived from the data; computed once for each state of it. */
-  context() {
-    if (this.derivedOf !== this.store.version || !this.derived) {
-      this.derivedOf = this.store.version;
-      const agents = [...this.store.agents.values()];
-      const hosts = buildHosts(agents, this.store.all('port'));
-      const project = isAdmin(this.session) ? null : this.session.project_id;
-      const usage = subnetUsage(this.store.tables, this.availability, project);
-      this.derived = {
-        store: this.store, agents, hosts, projectName: this.projectName,
-        topology: buildTopology(this.store.tables),
-        tunnels: buildTunnels(hosts, this.store.tables.network),
-        usageList: usage, usage: new Map(usage.map((each) => [each.id, each])),
-        findings: findings(this.store.tables, this.status),
-      };
-    }
-    return this.derived;
-  }
-
-  async readExtras() {
-    if (!this.store.loaded || document.visibilityState !== 'visible') return;
-    const { view } = this.place;
-    const read = async (path, use, hide) => {
-      try {
-        use(await this.api.get(path));
-        this.derived = null;
-        this.update();
-      } catch (error) {
-        if (!(error instanceof ApiError)) throw error;
-        if ([403, 404].includes(error.status)) hide();
-      }
-    };
-    const due = view === 'health' || Date.now() - (this.statusAt ?? 0) > RARELY; // elsewhere for the number of problems only
-    if (due && !this.statusHidden && isAdmin(this.session)) {
-      this.statusAt = Date.now();
-      await read('v2.0/status', (answer) => (this.status = answer.status), () => (this.statusHidden = 'not available'));
-    }
-    if (view === 'subnets' && !this.availabilityHidden && this.availabilityOf !== this.store.edition) {
-      this.availabilityOf = this.store.edition;
-      await read(
-        'v2.0/network-ip-availabilities', (answer) => (this.availability = answer.network_ip_availabilities),
-        () => (this.availabilityHidden = true),
-      );
-    }
   }
 
   // --- drawing ------------------------------------------------------------------------------------------------------------
 
   update() {
-    const context = this.context();
     const { view, params } = this.place;
-    const { loaded, hidden } = this.store;
-    if (loaded && !this.everLoaded) {
-      this.everLoaded = true;
-      this.readExtras();
+    const { loaded, complete } = this.store;
+    const { bad, warn } = this.derived.totals;
+    this.shell.update(this.place, complete.has('network') ? this.derived.topology.projects : [], bad + warn);
+    const key = `${formatPlace(this.place)} ${loaded} ${this.derived.editionOf(...DRAWN_FROM[view], 'state')}`;
+    if (this.drawn.get(view) !== key) {
+      this.drawn.set(view, key);
+      this.draw(view, params);
     }
-    this.shell.update(this.place, context.topology.projects, context.findings.length);
-    const selection = parseSelection(params.select);
-    if (view === 'topology' || view === 'trace') this.canvas.update(context.topology, params.project ?? '');
-    if (view === 'hosts') {
-      const none = hidden.get('agent') ?? (loaded && !isAdmin(this.session) && !context.agents.length ? 'visible to administrators only' : '');
-      this.hosts.update({ ...context, hidden: none, loaded, selected: selection?.kind === 'host' ? selection.id : '' });
-    }
-    if (view === 'health') {
-      const agentsHidden = hidden.get('agent') ?? (loaded && !isAdmin(this.session) && !context.agents.length ? 'visible to administrators only' : '');
-      this.health.update({ ...context, ports: this.store.all('port'), status: this.status, statusHidden: this.statusHidden, agentsHidden, loaded });
-    }
-    if (view === 'subnets') this.subnets.update(
-      context.usageList,
-      { project: params.project ?? '', loaded, availabilityHidden: this.availabilityHidden },
-    );
-    if (view === 'trace') {
-      this.trace.update();
-      if (loaded && !this.filled) {
-        this.filled = true;
-        this.trace.fill(params);
-      }
-    }
-    this.showDetails(selection);
+    if (view === 'trace' && loaded) this.trace.open(params);
+    this.showDetails();
   }
 
-  showDetails(selection) {
-    const { view } = this.place;
+  /** @param {string} view @param {Object<string, string>} params */
+  draw(view, params) {
+    const { loaded } = this.store;
+    const selection = parseSelection(params.select);
+    if (view === 'topology' || view === 'trace') this.canvas.update(params.project ?? '');
+    if (view === 'hosts') {
+      const selected = selection?.kind === 'host' ? selection.id : '';
+      this.hosts.update(this.derived, { hidden: this.agentsHidden(), loaded, selected });
+    }
+    if (view === 'health') {
+      this.health.update(this.derived, { statusHidden: this.extras.statusHidden, agentsHidden: this.agentsHidden(), loaded });
+    }
+    if (view === 'subnets') this.subnets.update(
+      this.derived.usageList, { project: params.project ?? '', loaded, availabilityHidden: this.extras.availabilityHidden },
+    );
+  }
+
+  agentsHidden() {
+    const hidden = this.store.hidden.get('agent');
+    return hidden ?? (this.store.loaded && !isAdmin(this.session) && !this.store.agents.size ? 'visible to administrators only' : '');
+  }
+
+  showDetails() {
+    const { view, params } = this.place;
+    const selection = parseSelection(params.select);
     const open = Boolean(selection) && view !== 'trace' && view !== 'health';
     this.details.element.hidden = !open;
     this.frame.classList.toggle('with-panel', open || view === 'trace');
-    if (!open) {
-      this.details.shown = '';
+    if (!selection || !open) {
+      this.details.clear();
       if (view === 'topology') this.canvas.graph.select('');
       return;
     }

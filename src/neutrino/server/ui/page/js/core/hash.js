@@ -6,7 +6,7 @@
 
 export const VIEWS = ['topology', 'hosts', 'health', 'subnets', 'trace'];
 
-/** @returns {Place} */
+/** @param {string} hash @returns {Place} */
 export function parsePlace(hash) {
   const [path, query = ''] = hash.replace(/^#\/?/, '').split('?', 2);
   const view = VIEWS.includes(path) ? path : VIEWS[0];
@@ -20,14 +20,29 @@ export function formatPlace({ view, params }) {
   return `#/${view}${query ? `?${query}` : ''}`;
 }
 
-/** A link to an object: `select` is kind:id. Hosts and agents are shown in the view of hosts, the rest in the topology. */
+/**
+ * A link to an object: `select` is kind:id. Hosts and agents are shown in the view of hosts, the rest in the topology.
+ *
+ * @param {string} kind
+ * @param {string} id
+ * @param {Object<string, string>} [params]
+ */
 export function linkTo(kind, id, params = {}) {
   const view = kind === 'host' || kind === 'agent' ? 'hosts' : 'topology';
   return formatPlace({ view, params: { ...params, select: `${kind}:${id}` } });
 }
 
-/** @returns {{kind: string, id: string} | null} */
+const SELECTABLE = new Set(['network', 'subnet', 'router', 'port', 'floatingip', 'security_group', 'agent', 'host']);
+
+/**
+ * The object that a place selects. Of a kind that does not exist it is `object`, of which there is none.
+ *
+ * @param {string | undefined} text
+ * @returns {{kind: string, id: string} | null}
+ */
 export function parseSelection(text) {
   const at = (text ?? '').indexOf(':');
-  return at > 0 ? { kind: text.slice(0, at), id: text.slice(at + 1) } : null;
+  if (!text || at <= 0) return null;
+  const kind = text.slice(0, at);
+  return { kind: SELECTABLE.has(kind) ? kind : 'object', id: text.slice(at + 1) };
 }

@@ -14,7 +14,6 @@ const PATHS = {
   host: ['M2 2.500h12v4.500H2z', 'M2 9h12v4.500H2z', 'M4.500 4.750h.01', 'M4.500 11.250h.01', 'M8 4.750h3.500', 'M8 11.250h3.500'],
   agent: ['M4 5.500h8v7H4z', 'M8 2.500v3', 'M6.500 8.500v1', 'M9.500 8.500v1', 'M2 8v2.500', 'M14 8v2.500'],
   project: ['M1.500 4h4.500l1.500 2h7v7.500h-13z'],
-  cluster: ['M2 6h8v8H2z', 'M4 6V4h8v8h-2', 'M6 4V2h8v8h-2'],
   ok: ['M3 8.500 6.500 12 13 4.500'],
   warn: ['M8 2 14.500 13.500h-13z', 'M8 6.500v3.300', 'M8 11.700h.01'],
   bad: ['M4 4l8 8', 'M12 4l-8 8'],
@@ -55,5 +54,3 @@ export function icon(name, title = '') {
 export function paths(name) {
   return (PATHS[name] ?? PATHS.unknown).map((d) => s('path', { d }));
 }
-
-export const ICON_NAMES = Object.keys(PATHS);

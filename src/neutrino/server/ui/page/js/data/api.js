@@ -6,8 +6,10 @@ const PAGE = 1000;
 const IDS = 40; // ids in one request: addresses of requests have a limit
 const SECONDS = 30;
 
+/** @typedef {[string, string][]} Params */
+
 export class ApiError extends Error {
-  /** @param {number} status 0: no answer */
+  /** @param {number} status 0: no answer @param {string} message */
   constructor(status, message) {
     super(message);
     this.status = status;
@@ -24,17 +26,26 @@ export class Api {
     this.token = token;
   }
 
+  /** @param {string} path @param {Params} [params] @returns {Promise<any>} */
   get(path, params = []) {
     return this.request('GET', path, { params });
   }
 
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {{params?: Params, body?: any}} [options]
+   * @returns {Promise<any>}
+   */
   async request(method, path, { params = [], body = undefined } = {}) {
     const url = new URL(path, this.root);
     for (const [name, value] of params) url.searchParams.append(name, value);
+    /** @type {Object<string, string>} */
     const headers = { Accept: 'application/json' };
     const token = this.token();
     if (token) headers['X-Auth-Token'] = token;
     if (body !== undefined) headers['Content-Type'] = 'application/json';
+    /** @type {RequestInit} */
     const options = { method, headers, cache: 'no-store', credentials: 'omit', redirect: 'error', referrerPolicy: 'no-referrer' };
     let response;
     let content;
@@ -54,31 +65,45 @@ export class Api {
     }
   }
 
-  /** All objects of a kind that the caller may see, page by page. */
-  async list(kind, { fields = KINDS[kind].fields, filters = [] } = {}) {
+  /**
+   * All objects of a kind that the caller may see, page by page.
+   *
+   * @param {string} kind
+   * @param {{fields?: string[], filters?: Params, onPage?: (number: number) => void}} [options]
+   * @returns {Promise<any[]>}
+   */
+  async list(kind, { fields = KINDS[kind].fields, filters = [], onPage = () => {} } = {}) {
     const found = [];
-    const asked = [...fields.map((field) => ['fields', field]), ...filters, ['limit', String(PAGE)]];
+    /** @type {Params} */
+    const asked = [...fields.map((field) => /** @type {[string, string]} */ (['fields', field])), ...filters, ['limit', String(PAGE)]];
     let marker = null;
     for (;;) {
       const answer = await this.get(`v2.0/${KINDS[kind].collection}`, marker ? [...asked, ['marker', marker]] : asked);
       const rows = answer[answerKey(kind)];
       found.push(...rows);
-      const more = (answer[`${answerKey(kind)}_links`] ?? []).some((link) => link.rel === 'next');
+      onPage(found.length);
+      const more = (answer[`${answerKey(kind)}_links`] ?? []).some((/** @type {any} */ link) => link.rel === 'next');
       if (!more || rows.length === 0) return found;
       marker = rows[rows.length - 1].id;
     }
   }
 
-  /** Objects by their ids; those that do not exist, or that the caller may not see, are missing. */
+  /**
+   * Objects by their ids; those that do not exist, or that the caller may not see, are missing.
+   *
+   * @param {string} kind
+   * @param {string[]} ids
+   */
   async listByIds(kind, ids) {
     const found = [];
     for (let at = 0; at < ids.length; at += IDS) {
-      found.push(...(await this.list(kind, { filters: ids.slice(at, at + IDS).map((id) => ['id', id]) })));
+      found.push(...(await this.list(kind, { filters: ids.slice(at, at + IDS).map((id) => /** @type {[string, string]} */ (['id', id])) })));
     }
     return found;
   }
 }
 
+/** @param {Response} response @param {string} content */
 function messageOf(response, content) {
   try {
     const body = JSON.parse(content);

@@ -7,6 +7,8 @@
  * @typedef {{a: string, b: string, networks: string[], types: string[], health: Health}} Tunnel
  */
 
+import { compareText } from '../core/order.js';
+
 const TUNNEL_TYPES = new Set(['vxlan', 'gre', 'geneve']);
 const RANK = { ok: 0, off: 0, warn: 1, bad: 2 };
 
@@ -31,17 +33,24 @@ export function agentHealth(agent) {
   const own = agent.configurations ?? {};
   if (!agent.alive) return agent.admin_state_up === false ? 'off' : 'bad';
   if (isDown(agent)) return 'bad';
-  if (problemsOf(agent).length > 0 || own.feed_behind > 0) return 'warn';
+  if (reportedProblems(agent).length > 0 || own.feed_behind > 0) return 'warn';
   return agent.admin_state_up === false ? 'off' : 'ok';
 }
 
 /** Problems that an agent reports: [object, reason] */
-export function problemsOf(agent) {
+export function reportedProblems(agent) {
   const found = agent.configurations?.problems;
   return found && typeof found === 'object' ? Object.entries(found).map(([name, reason]) => [name, String(reason)]) : [];
 }
 
-/** @returns {Host[]} in the order of their names */
+/** Hosts without any agent that reports. @param {any[]} agents @returns {Set<string>} */
+export function silentHosts(agents) {
+  const found = new Set(agents.map((agent) => agent.host));
+  for (const agent of agents) if (agent.alive) found.delete(agent.host);
+  return found;
+}
+
+/** @param {any[]} agents @param {any[]} ports @returns {Host[]} in the order of their names */
 export function buildHosts(agents, ports) {
   const found = new Map();
   const host = (name) => {
@@ -62,8 +71,7 @@ export function buildHosts(agents, ports) {
     each.agents.sort((a, b) => (a.agent_type < b.agent_type ? -1 : 1));
     each.health = each.agents.length ? worst(each.agents.map(agentHealth)) : 'warn';
   }
-  const collator = new Intl.Collator('en', { numeric: true });
-  return [...found.values()].sort((a, b) => collator.compare(a.name, b.name));
+  return [...found.values()].sort((a, b) => compareText(a.name, b.name));
 }
 
 /**

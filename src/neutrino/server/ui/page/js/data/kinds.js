@@ -1,5 +1,6 @@
 /**
- * The kinds of objects that the page loads, each with its collection and the attributes that are asked for.
+ * The kinds of objects that the page loads, each with its collection and the attributes that are asked for: what tables, graph and
+ * search need. The others are read with the one object that is shown.
  *
  * @typedef {{collection: string, fields: string[], status?: boolean}} Kind
  */
@@ -11,7 +12,7 @@ export const KINDS = {
   network: {
     collection: 'networks',
     fields: [...COMMON, 'status', 'admin_state_up', 'shared', 'router:external', 'mtu', 'subnets', 'description',
-      'provider:network_type', 'provider:physical_network', 'provider:segmentation_id', 'port_security_enabled'],
+      'provider:network_type', 'provider:physical_network', 'provider:segmentation_id'],
   },
   subnet: {
     collection: 'subnets',
@@ -25,8 +26,7 @@ export const KINDS = {
   port: {
     collection: 'ports',
     fields: [...COMMON, 'network_id', 'device_id', 'device_owner', 'status', 'admin_state_up', 'mac_address', 'fixed_ips',
-      'security_groups', 'binding:host_id', 'binding:vif_type', 'binding:vnic_type', 'dns_name', 'port_security_enabled',
-      'allowed_address_pairs', 'qos_policy_id', 'description'],
+      'binding:host_id', 'binding:vif_type', 'dns_name'],
   },
   floatingip: {
     collection: 'floatingips',
@@ -44,5 +44,10 @@ export function answerKey(kind) {
 /** What a kind is called, for people. */
 export const TITLES = {
   network: 'Network', subnet: 'Subnet', router: 'Router', port: 'Port', floatingip: 'Floating IP',
-  security_group: 'Security group', agent: 'Agent', host: 'Host', project: 'Project',
+  security_group: 'Security group', agent: 'Agent', host: 'Host', project: 'Project', object: 'Object',
 };
+
+/** Whether the page has a list of this kind; a kind may come from a link. @param {string} kind */
+export function isListed(kind) {
+  return Object.hasOwn(KINDS, kind);
+}

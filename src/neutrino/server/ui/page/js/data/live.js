@@ -14,10 +14,12 @@ const AGENTS = 4000;
 const LISTS = 4000; // between lists of revisions, without the change log
 const SWEEP = 30000; // the same, with it
 const ROWS = 500;
+const AGENT_FIELDS = ['id', 'agent_type', 'host', 'alive', 'admin_state_up', 'availability_zone', 'started_at', 'heartbeat_timestamp', 'configurations'];
+const PATIENCE = 5000; // without an answer the page is not live
 const BACK_OFF = [1000, 2000, 4000, 8000, 15000];
 
 /**
- * @typedef {'loading' | 'live' | 'disconnected' | 'expired'} State
+ * @typedef {'loading' | 'live' | 'late' | 'disconnected' | 'expired'} State
  * @typedef {{state: State, mode: 'changes' | 'lists', at: number, error: string}} Connection
  */
 export class Live {
@@ -36,23 +38,17 @@ export class Live {
     /** @type {Connection} */
     this.connection = { state: 'loading', mode: 'changes', at: 0, error: '' };
     this.failures = 0;
-    this.stopped = false;
     this.agentsAt = 0;
+    this.agentsTook = 0;
     this.listsAt = 0;
     this.timer = 0;
+    /** @type {(() => void) | null} */
     this.wake = null;
-    this.onVisible = () => document.visibilityState === 'visible' && this.now();
   }
 
   start() {
-    document.addEventListener('visibilitychange', this.onVisible);
+    document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && this.now());
     this.run();
-  }
-
-  stop() {
-    this.stopped = true;
-    document.removeEventListener('visibilitychange', this.onVisible);
-    this.now();
   }
 
   /** Polls at once, such as after a click on "retry". */
@@ -62,15 +58,15 @@ export class Live {
   }
 
   async run() {
-    while (!this.stopped) {
+    for (;;) {
       let wait = POLL;
+      const late = setTimeout(() => this.late(), PATIENCE);
       try {
         if (!this.store.loaded) await this.load();
         else await this.poll();
         this.failures = 0;
         this.set({ state: 'live', at: Date.now(), error: '' });
       } catch (error) {
-        if (this.stopped) return;
         if (error instanceof ApiError && error.status === 401) {
           this.set({ state: 'expired', error: error.message });
           return;
@@ -79,19 +75,28 @@ export class Live {
         wait = BACK_OFF[Math.min(this.failures, BACK_OFF.length - 1)];
         this.failures += 1;
         this.set({ state: 'disconnected', error: error instanceof ApiError ? error.message : 'The page has failed: see its console.' });
+      } finally {
+        clearTimeout(late);
       }
       await this.sleep(wait);
     }
   }
 
+  /** A server that hangs keeps its connections: what is shown may be old. */
+  late() {
+    if (this.connection.state === 'live') this.set({ state: 'late', error: `The server has not answered for ${PATIENCE / 1000} seconds.` });
+  }
+
+  /** @param {number} milliseconds */
   sleep(milliseconds) {
-    return new Promise((resolve) => {
+    return new Promise((/** @type {(value?: any) => void} */ resolve) => {
       this.wake = resolve;
       // A page that nobody looks at does not poll; it continues when it is looked at again.
-      if (document.visibilityState === 'visible' || this.stopped) this.timer = setTimeout(resolve, milliseconds);
+      if (document.visibilityState === 'visible') this.timer = setTimeout(resolve, milliseconds);
     });
   }
 
+  /** @param {Partial<Connection>} values */
   set(values) {
     this.connection = { ...this.connection, ...values };
     this.onState(this.connection);
@@ -100,11 +105,11 @@ export class Live {
   async load() {
     // The position before the lists: what changes meanwhile is fetched again.
     this.position = await this.head();
-    await Promise.all(Object.keys(KINDS).map((kind) => this.loadKind(kind)));
-    await this.loadAgents();
+    // Ports last: on a slow line the topology of networks and routers is there long before them.
+    await Promise.all(Object.keys(KINDS).filter((kind) => kind !== 'port').map((kind) => this.loadKind(kind)));
+    await Promise.all([this.loadKind('port'), this.loadAgents()]);
     this.listsAt = Date.now();
-    this.store.loaded = true;
-    this.store.changed();
+    this.store.finish();
   }
 
   async head() {
@@ -120,11 +125,12 @@ export class Live {
     }
   }
 
+  /** @param {string} kind */
   async loadKind(kind) {
     try {
-      this.store.replace(kind, await this.api.list(kind));
+      this.store.replace(kind, await this.api.list(kind, { onPage: (number) => this.store.reading(kind, number) }));
     } catch (error) {
-      if (!isMissing(error)) throw error;
+      if (!(error instanceof ApiError) || !isMissing(error)) throw error;
       this.store.hide(kind, error.status === 404 ? 'this server does not have them' : 'not visible with your roles');
     }
   }
@@ -133,7 +139,9 @@ export class Live {
     if (this.store.hidden.has('agent')) return;
     this.agentsAt = Date.now();
     try {
-      this.store.replaceAgents((await this.api.get('v2.0/agents')).agents);
+      const fields = AGENT_FIELDS.map((field) => /** @type {[string, string]} */ (['fields', field]));
+      this.store.replaceAgents((await this.api.get('v2.0/agents', fields)).agents);
+      this.agentsTook = Date.now() - this.agentsAt;
     } catch (error) {
       if (!isMissing(error)) throw error;
       this.store.hide('agent', 'visible to administrators only');
@@ -153,7 +161,8 @@ export class Live {
   }
 
   async pollAgents() {
-    if (Date.now() - this.agentsAt >= AGENTS) await this.loadAgents();
+    // With thousands of hosts on a slow line, less often: most of the line is for what changes.
+    if (Date.now() - this.agentsAt >= Math.max(AGENTS, this.agentsTook * 10)) await this.loadAgents();
   }
 
   async pollChanges() {
@@ -180,6 +189,7 @@ export class Live {
     }
   }
 
+  /** @param {string} kind @param {string[]} ids */
   async refetch(kind, ids) {
     if (this.store.hidden.has(kind)) return;
     const rows = await this.api.listByIds(kind, ids);
@@ -187,6 +197,7 @@ export class Live {
   }
 }
 
+/** @param {unknown} error */
 function isMissing(error) {
   return error instanceof ApiError && [403, 404, 405, 501].includes(error.status);
 }

@@ -1,52 +1,83 @@
-/** Pure: objects by a part of their name, id, address, MAC address or CIDR. */
+/** Pure: objects, hosts and projects by a part of their name, id, address, MAC address or CIDR. */
 
 import { clean, nameOf, shortId } from '../core/format.js';
+import { compareText } from '../core/order.js';
 import { portLabel } from './topology.js';
 
 /**
- * @param {Object<string, Map<string, any>>} tables
- * @param {string} query
- * @param {number} limit
- * @returns {{kind: string, id: string, title: string, text: string}[]} the best first
+ * @typedef {{kind: string, id: string, title: string, text: string}} Hit
+ * @typedef {{tables: Object<string, Map<string, any>>, hosts?: import('./hosts.js').Host[], projects?: {id: string, name: string}[],
+ *   projectName?: (id: string) => string}} Searched
  */
-export function search(tables, query, limit = 30) {
+
+/**
+ * @param {Searched} searched
+ * @param {string} query
+ * @param {number} [limit]
+ * @returns {Hit[]} the best first
+ */
+export function search({ tables, hosts = [], projects = [], projectName = shortId }, query, limit = 30) {
   const wanted = clean(query).toLowerCase();
   if (!wanted) return [];
+  /** @type {{kind: string, object: any, title: string, text: string, rank: number}[]} */
   const found = [];
-  for (const [kind, describe] of Object.entries(DESCRIBED)) {
-    for (const object of tables[kind]?.values() ?? []) {
-      const entry = describe(object);
-      const rank = rankOf(wanted, [entry.title, object.id, ...entry.words]);
-      if (rank < 3) found.push({ kind, id: object.id, title: entry.title, text: entry.text, rank });
-    }
+  const consider = (/** @type {string} */ kind, /** @type {any} */ object, /** @type {string} */ title, /** @type {any[]} */ words, text = '') => {
+    const rank = rankOf(wanted, title, words);
+    if (rank < 3) found.push({ kind, object, title, text, rank });
+  };
+  for (const host of hosts) consider('host', { id: host.name }, clean(host.name), [host.tunnelIp], host.tunnelIp);
+  for (const project of projects) consider('project', project, clean(project.name), [project.id], shortId(project.id));
+  for (const [kind, words] of Object.entries(WORDS)) {
+    for (const object of tables[kind]?.values() ?? []) consider(kind, object, titleOf(kind, object), words(object));
   }
-  found.sort((a, b) => a.rank - b.rank || a.title.localeCompare(b.title) || (a.id < b.id ? -1 : 1));
-  return found.slice(0, limit).map(({ rank, ...rest }) => rest);
+  found.sort((a, b) => a.rank - b.rank || compareText(a.title, b.title) || (a.object.id < b.object.id ? -1 : 1));
+  return found.slice(0, limit).map(({ kind, object, title, text }) => ({
+    kind, id: object.id, title, text: text || whereOf(kind, object, tables, projectName),
+  }));
 }
 
-function rankOf(wanted, words) {
-  let best = 3;
-  for (const word of words) {
-    const at = clean(word).toLowerCase().indexOf(wanted);
-    if (at < 0) continue;
-    best = Math.min(best, clean(word).length === wanted.length ? 0 : at === 0 ? 1 : 2);
-  }
+/** @param {string} wanted @param {string} title @param {any[]} words */
+function rankOf(wanted, title, words) {
+  let best = rank(wanted, title);
+  for (const word of words) if (word) best = Math.min(best, rank(wanted, word));
   return best;
 }
 
-const DESCRIBED = {
-  network: (network) => ({ title: nameOf(network), text: shortId(network.id), words: [] }),
-  router: (router) => ({
-    title: nameOf(router), text: shortId(router.id),
-    words: (router.external_gateway_info?.external_fixed_ips ?? []).map((fixed) => fixed.ip_address),
-  }),
-  port: (port) => {
-    const ips = (port.fixed_ips ?? []).map((fixed) => fixed.ip_address);
-    return { title: portLabel(port), text: ips.join(', '), words: [...ips, port.mac_address, port.device_id] };
-  },
-  subnet: (subnet) => ({ title: clean(subnet.name) || subnet.cidr, text: subnet.cidr, words: [subnet.cidr, subnet.gateway_ip] }),
-  floatingip: (floatingIp) => ({
-    title: floatingIp.floating_ip_address, text: floatingIp.fixed_ip_address ?? 'not associated', words: [floatingIp.fixed_ip_address],
-  }),
-  security_group: (group) => ({ title: nameOf(group), text: shortId(group.id), words: [] }),
+/** 0 equal, 1 at the start, 2 within, 3 not. @param {string} wanted @param {string} word */
+function rank(wanted, word) {
+  const at = word.toLowerCase().indexOf(wanted);
+  return at < 0 ? 3 : at > 0 ? 2 : word.length === wanted.length ? 0 : 1;
+}
+
+/** @param {string} kind @param {any} object */
+function titleOf(kind, object) {
+  if (kind === 'port') return portLabel(object);
+  if (kind === 'subnet') return clean(object.name) || object.cidr;
+  return kind === 'floatingip' ? object.floating_ip_address : nameOf(object);
+}
+
+/** @type {Object<string, (object: any) => any[]>} */
+const WORDS = {
+  network: (network) => [network.id],
+  router: (router) => [router.id, ...addresses(router.external_gateway_info?.external_fixed_ips)],
+  port: (port) => [port.id, port.mac_address, port.device_id, ...addresses(port.fixed_ips)],
+  subnet: (subnet) => [subnet.id, subnet.cidr, subnet.gateway_ip],
+  floatingip: (floatingIp) => [floatingIp.id, floatingIp.fixed_ip_address],
+  security_group: (group) => [group.id],
 };
+
+/** @param {{ip_address: string}[] | undefined} fixed */
+function addresses(fixed) {
+  return (fixed ?? []).map((each) => each.ip_address);
+}
+
+/** What tells hits of one name apart: address, network, project. */
+/** @param {string} kind @param {any} object @param {Object<string, Map<string, any>>} tables @param {(id: string) => string} projectName */
+function whereOf(kind, object, tables, projectName) {
+  const network = tables.network?.get(object.network_id ?? object.floating_network_id);
+  const address = {
+    port: addresses(object.fixed_ips)[0], subnet: object.cidr, floatingip: object.fixed_ip_address ?? 'not associated',
+  }[kind];
+  const project = object.project_id ? projectName(object.project_id) : '';
+  return [address, network && nameOf(network), project].filter(Boolean).join(' · ') || shortId(object.id);
+}

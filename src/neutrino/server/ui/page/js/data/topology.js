@@ -11,16 +11,15 @@
  */
 
 import { clean, nameOf, shortId } from '../core/format.js';
+import { byName, compareText } from '../core/order.js';
 
 const INTERFACES = new Set([
   'network:router_interface', 'network:router_interface_distributed', 'network:ha_router_replicated_interface',
 ]);
 
-/** Order of names as people expect it: net2 before net10. */
-const collator = new Intl.Collator('en', { numeric: true, sensitivity: 'base' });
-
-export function byName(a, b) {
-  return collator.compare(a.name, b.name) || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
+/** The network of an HA router's instances: of no project, and not for instances. @param {any} network */
+export function isHaNetwork(network) {
+  return !network.project_id && /^HA network tenant /.test(network.name ?? '');
 }
 
 /** Whether a port is of an instance or of a user, not one of the networking service's own. */
@@ -57,13 +56,13 @@ export function buildTopology(tables) {
     const network = networks.get(port.network_id);
     if (!network) continue;
     if (INTERFACES.has(port.device_owner)) attach(network, routers.get(port.device_id), port);
-    else if (isMember(port)) network.members.push(newMember(port, floatingIps.get(port.id) ?? []));
+    else if (isMember(port)) network.members.push(newMember(port, floatingIps.get(port.id) ?? NONE));
     else network.services.push(port);
   }
   for (const network of networks.values()) {
-    network.subnets.sort((a, b) => a.ip_version - b.ip_version || collator.compare(a.cidr, b.cidr));
-    network.members.sort((a, b) => collator.compare(a.label, b.label) || (a.id < b.id ? -1 : 1));
-    network.floatingIps.sort((a, b) => collator.compare(a.floating_ip_address, b.floating_ip_address));
+    network.subnets.sort((a, b) => a.ip_version - b.ip_version || compareText(a.cidr, b.cidr));
+    network.members.sort((a, b) => compareText(a.label, b.label) || (a.id < b.id ? -1 : 1));
+    network.floatingIps.sort((a, b) => compareText(a.floating_ip_address, b.floating_ip_address));
     network.attachments.sort((a, b) => byName(routers.get(a.routerId), routers.get(b.routerId)));
   }
   return { networks, routers, projects: projectsOf(networks, routers) };
@@ -85,9 +84,19 @@ function newRouter(router) {
   };
 }
 
+/** Of ports that have not changed since the last time: most of a large cloud. @type {WeakMap<any, Member>} */
+const members = new WeakMap();
+/** @type {any[]} */
+const NONE = [];
+
+/** @param {any} port @param {any[]} floatingIps @returns {Member} */
 function newMember(port, floatingIps) {
-  const ips = (port.fixed_ips ?? []).map((fixed) => fixed.ip_address);
-  return { id: port.id, port, label: portLabel(port), ips, floatingIps, status: port.status };
+  const known = members.get(port);
+  if (known && !known.floatingIps.length && !floatingIps.length) return known;
+  const ips = (port.fixed_ips ?? []).map((/** @type {any} */ fixed) => fixed.ip_address);
+  const member = { id: port.id, port, label: portLabel(port), ips, floatingIps, status: port.status };
+  members.set(port, member);
+  return member;
 }
 
 /** A router has one port per IPv6 network and per IPv4 subnet, and a distributed one has several more: one attachment. */
@@ -106,6 +115,6 @@ function attach(network, router, port) {
 function projectsOf(networks, routers) {
   const found = new Set();
   // External networks are drawn above all projects, so theirs is no project to choose.
-  for (const { project, external } of [...networks.values(), ...routers.values()]) if (!external) found.add(project);
-  return [...found].sort(collator.compare);
+  for (const { project, external } of [...networks.values(), ...routers.values()]) if (!external && project) found.add(project);
+  return [...found].sort();
 }

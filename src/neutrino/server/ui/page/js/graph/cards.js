@@ -35,18 +35,8 @@ function glyph(name, x, y, size = 16, type = '') {
   return s('g', { class: `glyph ${type}`, transform: `translate(${x} ${y}) scale(${size / 16})` }, paths(name));
 }
 
-/** Status of an object as an icon: ok, off (switched off), warn or bad. */
-export function statusOf({ status, admin_state_up: up }) {
-  if (up === false) return ['off', 'administratively down'];
-  if (status === 'ACTIVE') return ['ok', 'active'];
-  if (status === 'ERROR') return ['bad', 'error'];
-  if (status === 'DOWN') return ['warn', 'down'];
-  if (status === 'BUILD' || status === 'PENDING') return ['unknown', 'being built'];
-  return ['unknown', clean(status).toLowerCase() || 'unknown'];
-}
-
-function statusMark(object, x, y, size = 14) {
-  const [name] = statusOf(object);
+/** @param {import('../data/states.js').State} state @param {number} x @param {number} y @param {number} [size] */
+function statusMark([name], x, y, size = 14) {
   return glyph(name, x, y, size, `status-${name}`);
 }
 
@@ -71,24 +61,25 @@ export const CARDS = {
     const kinds = [router.ha && 'HA', router.distributed && 'distributed'].filter(Boolean);
     const line = gateway ? `${gatewayIps[0] ?? gateway}` : 'no external gateway';
     const tags = kinds.length ? ` · ${kinds.join(' ')}` : '';
-    const [, state] = statusOf(router);
+    const [, state] = names.state('router', router);
+    const networks = node.data.router.networkIds.length; // also those that are drawn below another router
     return {
-      label: `Router ${name}, ${state}, ${gateway ? `gateway on ${gateway} ${gatewayIps.join(' ')}` : line}${tags.replace(' ·', ',')}, ${count(node.data.counts.networks, 'network')}`,
+      label: `Router ${name}, ${state}, ${gateway ? `gateway on ${gateway} ${gatewayIps.join(' ')}` : line}${tags.replace(' ·', ',')}, ${names.count('port', networks, 'network')}`,
       draw: () => [
         s('rect', { class: 'card k-router', width: node.w, height: node.h, rx: node.h / 2 }),
         glyph('router', 18, (node.h - 20) / 2, 20, 'kind'),
         text(name, 48, 23, node.w - 48 - 44, 'name'),
         text(`${line}${tags}`, 48, 40, node.w - 48 - 34, 'text', { class: 't-text minor' }),
-        statusMark(router, node.w - 34, 12),
+        statusMark(names.state('router', router), node.w - 34, 12),
         node.data.counts.networks > 4 ? chevron(node, true, 29) : null,
       ],
     };
   },
 
-  port(node) {
+  port(node, names) {
     const { member } = node.data;
     const { port, label, ips, floatingIps } = member;
-    const [, state] = statusOf(port);
+    const [, state] = names.state('port', port);
     const floating = floatingIps[0]?.floating_ip_address ?? '';
     const address = floating || ips[0] || 'no address';
     const width = Math.min(measure(address, 'mono'), 104);
@@ -98,7 +89,7 @@ export const CARDS = {
       label: `Port ${label}, ${state}, ${ips.join(' ') || 'no address'}${floating ? `, floating IP ${floating}` : ''}${host ? `, on host ${host}` : ''}`,
       draw: () => [
         s('rect', { class: 'card k-port', width: node.w, height: node.h, rx: 6 }),
-        statusMark(port, 8, 8, 12),
+        statusMark(names.state('port', port), 8, 8, 12),
         text(label, 26, 18, end - width - (floating ? 16 : 0) - 34, 'row'),
         floating ? glyph('floatingip', end - width - 15, 8.500, 11, 'floating') : null,
         text(address, end, 18, 104, 'mono', { class: 't-mono minor', 'text-anchor': 'end' }),
@@ -138,16 +129,16 @@ export const CARDS = {
     };
   },
 
-  group(node) {
+  group(node, names) {
     const { router, title, counts } = node.data;
     return clusterCard(node, router ? 'router' : 'network', title,
-      [count(counts.networks, 'network'), count(counts.ports, 'port')], router ? 'Router' : '');
+      [names.count('network', counts.networks), names.count('port', counts.ports)], router ? 'Router' : '');
   },
 
   project(node, names) {
     const { project, counts } = node.data;
     return clusterCard(node, 'project', names.project(project),
-      [count(counts.networks, 'network'), `${count(counts.routers, 'router')} · ${count(counts.ports, 'port')}`], 'Project');
+      [names.count('network', counts.networks), `${names.count('router', counts.routers)} · ${names.count('port', counts.ports)}`], 'Project');
   },
 };
 
@@ -161,7 +152,7 @@ function networkCard(node, names, type) {
     external && count(floatingIps.length, 'floating IP'), network.shared && !external && 'shared',
     ports > 0 && count(ports, 'port'),
   ].filter(Boolean);
-  const [, state] = statusOf(network);
+  const [, state] = names.state('network', network);
   return {
     label: `${external ? 'External network' : 'Network'} ${name}, ${state}, ${cidrs.join(' ') || 'no subnet'}${facts.length ? `, ${facts.join(', ')}` : ''}`,
     expanded: toggle ? open : undefined,
@@ -173,7 +164,7 @@ function networkCard(node, names, type) {
       text(line, 38, 47, node.w - 38 - (toggle ? 64 : 12) - (floating ? 34 : 0), 'text', { class: 't-text minor' }),
       floating ? text(floating, edge, 47, 30, 'text', { class: 't-text minor', 'text-anchor': 'end' }) : null,
       floating ? glyph('floatingip', edge - 16 - measure(floating, 'text'), 37, 11, 'floating') : null,
-      statusMark(network, node.w - 24, 16),
+      statusMark(names.state('network', network), node.w - 24, 16),
       toggle ? text(String(ports), node.w - 30, 47, 30, 'text', { class: 't-text minor', 'text-anchor': 'end' }) : null,
       toggle ? chevron(node, open, 36) : null,
     ],

@@ -9,6 +9,7 @@ import { nearest } from './keyboard.js';
 import { Viewport } from './viewport.js';
 
 const READABLE = 0.72; // scale
+const NARROW = 600; // pixels: on a phone networks stand below each other
 const EXPANDS = new Set(['project', 'group']); // a click expands them: they have no details
 const TOGGLES = { network: true, external: true, router: true, heading: true, more: true, project: true, group: true };
 
@@ -24,6 +25,7 @@ export class Graph {
     this.selected = '';
     this.focused = '';
     this.path = null;
+    this.stacked = innerWidth < NARROW;
     this.boxLayer = s('g', { class: 'boxes' });
     this.edgeLayer = s('g', { class: 'edges', 'aria-hidden': 'true' });
     this.nodeLayer = s('g', { class: 'nodes' });
@@ -36,7 +38,8 @@ export class Graph {
     this.svg.addEventListener('click', (event) => this.onClick(event));
     this.svg.addEventListener('keydown', (event) => this.onKey(event));
     this.svg.addEventListener('focusin', (event) => this.onFocus(event));
-    new ResizeObserver(() => this.resized()).observe(this.element);
+    // A panel that opens changes the size of the drawing as well, and moves nothing in it.
+    addEventListener('resize', () => this.resized());
   }
 
   controls() {
@@ -98,8 +101,7 @@ export class Graph {
 
   /** Draws a scene. The drawing is fitted to the window until the user moves it. */
   show(scene) {
-    const { width, height } = this.viewport.size();
-    this.picture = layout(scene, { aspect: Math.max(0.6, Math.min(2.4, width / height)) });
+    this.picture = layout(scene, { stacked: this.stacked });
     this.updateLayer(this.boxLayer, this.picture.boxes, 'box', drawBox);
     this.updateLayer(this.edgeLayer, this.picture.edges, 'edge', drawEdge);
     this.updateLayer(this.nodeLayer, this.picture.nodes, 'node', drawNode);
@@ -255,7 +257,10 @@ export class Graph {
 
   // --- the path of a trace ----------------------------------------------------------------------------------------------
 
-  /** @param {{keys: string[], verdict: string, end: string} | null} path keys of nodes in the order of the packet */
+  /**
+   * @param {{keys: string[], steps: Object<string, number[]>, verdict: string} | null} path nodes in the order of the packet, and
+   *   which steps of the list are at each
+   */
   showPath(path) {
     this.path = path;
     this.drawPath();
@@ -273,13 +278,13 @@ export class Graph {
       element?.classList.toggle('on-path', on);
       if (on) this.edgeLayer.append(element); // above the others
     }
-    const numbers = new Map();
-    keys.forEach((key, at) => numbers.set(key, [...(numbers.get(key) ?? []), at + 1]));
+    const numbers = new Map(keys.map((key) => [key, this.path?.steps[key] ?? []]));
     for (const node of this.picture.nodes) this.drawn.get(`node ${node.key}`)?.element.classList.toggle('on-path', numbers.has(node.key));
     const verdict = this.path?.verdict ?? '';
     for (const [key, at] of numbers) {
       const { x, y } = this.byKey.get(key);
       const last = key === keys.at(-1);
+      if (!last && !at.length) continue; // a network that the list has no step for
       const mark = last ? { delivered: 'ok', dropped: 'bad' }[verdict] ?? 'unknown' : '';
       this.pathLayer.append(s('g', { class: `step ${last ? `end ${verdict}` : ''}`, transform: `translate(${x} ${y})` },
         s('circle', { r: last ? 12 : 9 }),

@@ -14,15 +14,18 @@ export const SIZE = {
   card: 212, router: 54, network: 62, external: 62, row: 28, cluster: 84, gap: 22, lane: 34, indent: 16, padding: 18,
   title: 34, shelf: 46, bus: 7,
 };
+const ASPECT = 1.7; // width to height
+
 
 /**
  * @param {import('./scene.js').Scene} scene
- * @param {{aspect?: number, frames?: boolean}} [options] width to height of the place for the picture
+ * @param {{stacked?: boolean, frames?: boolean}} [options] stacked: one group below the other, for a narrow window. Nothing else
+ *   depends on the window, so that a picture stays the same in all of them
  * @returns {Picture}
  */
-export function layout(scene, { aspect = 1.7, frames = scene.regions.length > 1 } = {}) {
-  const blocks = scene.regions.map((region) => (region.open ? openRegion(region, frames, aspect) : closedRegion(region)));
-  const shelves = pack(blocks, aspect);
+export function layout(scene, { stacked = false, frames = scene.regions.length > 1 } = {}) {
+  const blocks = scene.regions.map((region) => (region.open ? openRegion(region, frames, stacked) : closedRegion(region)));
+  const shelves = pack(blocks, stacked);
   const picture = { nodes: [], edges: [], boxes: [], areas: [] };
   const width = Math.max(0, ...shelves.map((shelf) => shelf.w));
 
@@ -57,9 +60,9 @@ function closedRegion(region) {
   return block;
 }
 
-function openRegion(region, framed, aspect) {
-  const blocks = region.groups.map((group) => (group.open ? openGroup(group, region.groups.length === 1) : closedGroup(group)));
-  const shelves = pack(blocks, aspect);
+function openRegion(region, framed, stacked) {
+  const blocks = region.groups.map((group) => (group.open ? openGroup(group, region.groups.length === 1, stacked) : closedGroup(group)));
+  const shelves = pack(blocks, stacked);
   const [padding, head] = framed ? [SIZE.padding, SIZE.title] : [0, 0];
   const width = Math.max(SIZE.card, ...shelves.map((shelf) => shelf.w));
   const block = newBlock(width + 2 * padding, 0);
@@ -86,9 +89,9 @@ function closedGroup(group) {
 }
 
 /** A router above a grid of its networks. Lines run in the lanes above each row, and in a gutter on the left. */
-function openGroup(group, only) {
+function openGroup(group, only, stacked) {
   const cells = group.items.map((item) => networkCell(item));
-  const columns = columnsFor(cells.length);
+  const columns = stacked ? 1 : columnsFor(cells.length);
   const rows = [];
   for (let at = 0; at < cells.length; at += columns) rows.push(cells.slice(at, at + columns));
   const gutter = rows.length > 1 && group.router ? SIZE.gap : 0;
@@ -158,12 +161,12 @@ function networkCell(item, type = 'network') {
 
 // --- placing -----------------------------------------------------------------------------------------------------------
 
-/** Blocks on shelves, in their order, about as wide as the aspect asks for. */
-function pack(blocks, aspect) {
+/** Blocks on shelves, in their order, about as wide as a window is. */
+function pack(blocks, stacked) {
   const gap = SIZE.gap * 1.5;
   const area = blocks.reduce((sum, block) => sum + (block.w + gap) * (block.h + SIZE.shelf), 0);
   const widest = Math.max(0, ...blocks.map((block) => block.w));
-  const limit = Math.max(widest, Math.sqrt(area * aspect) * 1.08, 5 * (SIZE.card + gap));
+  const limit = stacked ? 0 : Math.max(widest, Math.sqrt(area * ASPECT) * 1.08, 5 * (SIZE.card + gap));
   const shelves = [];
   for (const block of blocks) {
     let shelf = shelves.at(-1);

@@ -14,7 +14,8 @@
  *   counts: {networks: number, routers: number, ports: number, drawn: number}}} Scene
  */
 
-import { byName } from '../data/topology.js';
+import { byName } from '../core/order.js';
+import { isHaNetwork } from '../data/topology.js';
 
 export const FEW_NETWORKS = 32; // more are drawn as cards of projects or groups
 export const FEW_MEMBERS = 6; // more ports of a network are one line until expanded
@@ -74,6 +75,7 @@ export function buildScene(topology, { project = '', expanded = new Map() }) {
 
 /** With a project chosen: its networks, those that its routers use, and shared ones that its ports are on. */
 function isShown(node, project, topology) {
+  if (isHaNetwork(node.network)) return false; // of the instances of a router, not of a project
   if (!project || node.project === project) return true;
   if (node.attachments.some((each) => topology.routers.get(each.routerId)?.project === project)) return true;
   if (node.external) return [...topology.routers.values()].some((r) => r.project === project && r.gatewayId === node.id);

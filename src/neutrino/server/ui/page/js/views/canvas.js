@@ -1,10 +1,13 @@
 /** The graph with its state: what is expanded, selected, filtered. Used by the views of topology and traces. */
 
-import { h, put } from '../core/dom.js';
+import { h, patch } from '../core/dom.js';
 import { count } from '../core/format.js';
 import { Graph } from '../graph/graph.js';
 import { buildScene, keysOf } from '../graph/scene.js';
 import { empty } from './parts.js';
+
+/** @type {import('../data/topology.js').Topology} */
+const NOTHING = { networks: new Map(), routers: new Map(), projects: [] };
 
 /** Kinds that are no nodes of the graph: the node that stands for an object. */
 export function nodeKeyOf(store, kind, id) {
@@ -25,9 +28,10 @@ export function nodeKeyOf(store, kind, id) {
 }
 
 export class Canvas {
-  /** @param {{store: any, onSelect: (key: string) => void, projectName: (id: string) => string}} options */
-  constructor({ store, onSelect, projectName }) {
-    this.store = store;
+  /** @param {{derived: import('../data/derived.js').Derived, onSelect: (key: string) => void}} options */
+  constructor({ derived, onSelect }) {
+    this.derived = derived;
+    this.store = derived.store;
     this.expanded = new Map();
     this.project = '';
     this.topology = null;
@@ -36,7 +40,9 @@ export class Canvas {
       onToggle: (key, open) => this.toggle(key, open),
       names: {
         settled: () => Date.now() - this.loadedAt > 500, // what appears later is new
-        project: projectName, network: (id) => this.topology?.networks.get(id)?.name ?? 'an external network',
+        count: (kind, number, what = kind) => (this.store.complete.has(kind) ? count(number, what) : `${what}s loading`),
+        project: derived.projectName, state: (kind, object) => derived.state(kind, object),
+        network: (id) => this.topology?.networks.get(id)?.name ?? 'an external network',
       },
     });
     this.summary = h('p', { class: 'graph-summary', 'aria-live': 'off' });
@@ -50,29 +56,36 @@ export class Canvas {
       entry('external', 'External network'), entry('router', 'Router'), entry('network', 'Network'), entry('port', 'Port'));
   }
 
-  /** @param {import('../data/topology.js').Topology} topology */
-  update(topology, project) {
+  /** @param {string} project */
+  update(project) {
     if (project !== this.project) this.graph.viewport.touched = false;
-    this.topology = topology;
+    this.topology = this.derived.topology;
     this.project = project;
     if (this.store.loaded) this.loadedAt ??= Date.now();
     this.draw();
   }
 
+  /** Before that, what is known is drawn wrong: routers without networks, networks without a router. */
+  isReady() {
+    return ['network', 'subnet', 'router', 'floatingip'].every((kind) => this.store.complete.has(kind));
+  }
+
   draw() {
     if (!this.topology) return;
-    const scene = buildScene(this.topology, { project: this.project, expanded: this.expanded });
+    const scene = buildScene(this.isReady() ? this.topology : NOTHING, { project: this.project, expanded: this.expanded });
     this.graph.show(scene);
     const nothing = this.graph.picture.nodes.length === 0;
     this.blank.hidden = !nothing;
     if (nothing) {
-      put(this.blank, this.store.loaded
+      patch(this.blank, this.isReady()
         ? empty('No networks yet', this.project ? 'This project has no networks that you can see.' : 'A network appears here as soon as it is created.',
           h('pre', {}, 'openstack network create blue\nopenstack subnet create --network blue --subnet-range 10.0.0.0/24 blue-v4'))
         : empty('Loading the topology…', ''));
     }
     const { networks, routers, ports } = scene.counts;
-    this.summary.textContent = nothing ? '' : `${count(networks, 'network')} · ${count(routers, 'router')} · ${count(ports, 'port')}`;
+    const known = (/** @type {string} */ kind, /** @type {number} */ number) => (this.store.complete.has(kind) ? count(number, kind)
+      : `${kind}s loading${this.store.progress.has(kind) ? ` (${count(this.store.progress.get(kind) ?? 0, 'read', 'read')})` : '…'}`);
+    this.summary.textContent = nothing && this.isReady() ? '' : [known('network', networks), known('router', routers), known('port', ports)].join(' · ');
   }
 
   /** Expands or collapses. What was clicked stays where it is, unless all of the drawing can be shown readably. */

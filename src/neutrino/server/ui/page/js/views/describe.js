@@ -4,25 +4,29 @@ import { h } from '../core/dom.js';
 import { ago, clean, count, group, nameOf, parseTime, shortId, shown } from '../core/format.js';
 import { formatPlace } from '../core/hash.js';
 import { icon } from '../core/icons.js';
-import { agentHealth, hostWord, problemsOf } from '../data/hosts.js';
+import { agentHealth, hostWord, reportedProblems } from '../data/hosts.js';
+import { bindingOf } from '../data/states.js';
 import { portLabel } from '../data/topology.js';
-import { statusOf } from '../graph/cards.js';
 import { copyable, data, facts, link, mark, notice, section, state } from './parts.js';
 import { usageBar } from './usage_bar.js';
 
 const LISTED = 60;
 
+/** @typedef {import('../data/derived.js').Derived} Context */
+
 /**
  * @param {string} kind
  * @param {any} object
- * @param {{store: any, topology: any, usage: Map<string, any>, hosts: any[], tunnels: any[], projectName: (id: string) => string}} context
+ * @param {Context} context
+ * @param {any[] | null} [groupPorts] the ports of a security group, if they have been read
  */
-export function describe(kind, object, context) {
-  return (DESCRIPTIONS[kind] ?? (() => []))(object, context);
+export function describe(kind, object, context, groupPorts = null) {
+  return Object.hasOwn(DESCRIPTIONS, kind) ? DESCRIPTIONS[kind](object, context, groupPorts) : [];
 }
 
-function status(object) {
-  const [name, word] = statusOf(object);
+/** @param {string} kind @param {any} object @param {Context} context */
+function status(kind, object, context) {
+  const [name, word] = context.state(kind, object);
   return state(name, word.charAt(0).toUpperCase() + word.slice(1));
 }
 
@@ -40,10 +44,10 @@ function list(items, line) {
     rest > 0 ? h('li', { class: 'muted' }, `and ${group(rest)} more`) : null);
 }
 
-function portLine(port) {
-  const [name, word] = statusOf(port);
-  return [
-    mark(name, word), link('port', port.id, portLabel(port)),
+/** @param {Context} context @returns {(port: any) => any[]} */
+function portLine(context) {
+  return (port) => [
+    mark(...context.state('port', port)), link('port', port.id, portLabel(port)),
     h('span', { class: 'muted mono end' }, port.fixed_ips?.[0]?.ip_address ?? ''),
   ];
 }
@@ -54,6 +58,7 @@ const OWNERS = {
   'network:floatingip_agent_gateway': 'floating IP gateway',
 };
 
+/** @type {Object<string, (object: any, context: Context, ports: any[] | null) => any[]>} */
 const DESCRIPTIONS = {
   network(network, context) {
     const node = context.topology.networks.get(network.id);
@@ -63,7 +68,7 @@ const DESCRIPTIONS = {
     const services = node.services.filter((port) => port.device_owner !== 'network:floatingip');
     return [
       facts([
-        ['Status', status(network)],
+        ['Status', status('network', network, context)],
         ['Type', type ? `${type}${segment ? ` ${segment}` : ''}${physical ? ` on ${physical}` : ''}` : null],
         ['MTU', network.mtu],
         ['Use', [network['router:external'] && 'external', network.shared && 'shared'].filter(Boolean).join(', ') || null],
@@ -79,12 +84,12 @@ const DESCRIPTIONS = {
       }) : h('p', { class: 'muted' }, 'Ports of this network get no addresses.')),
       node.attachments.length ? section(`Routers (${node.attachments.length})`, list(node.attachments, ({ routerId, ips }) =>
         [link('router', routerId, context.topology.routers.get(routerId).name), h('span', { class: 'muted mono end' }, ips.join(', '))])) : null,
-      section(`Ports (${node.members.length})`, node.members.length ? list(node.members.map((member) => member.port), portLine)
+      section(`Ports (${node.members.length})`, node.members.length ? list(node.members.map((/** @type {any} */ member) => member.port), portLine(context))
         : h('p', { class: 'muted' }, 'No instance is on this network.')),
       node.floatingIps.length ? section(`Floating IPs (${node.floatingIps.length})`, list(node.floatingIps, (floatingIp) =>
         [link('floatingip', floatingIp.id, floatingIp.floating_ip_address), h('span', { class: 'muted end' }, floatingIp.port_id ? floatingIp.fixed_ip_address : 'not associated')])) : null,
       services.length ? section('Service ports', list(services, (port) =>
-        [mark(...statusOf(port)), link(
+        [mark(...context.state('port', port)), link(
           'port', port.id, OWNERS[port.device_owner] ?? port.device_owner.replace('network:', ''),
         ),
           h('span', { class: 'muted mono end' }, port.fixed_ips?.[0]?.ip_address ?? '')])) : null,
@@ -125,7 +130,7 @@ const DESCRIPTIONS = {
     const floating = [...context.store.tables.floatingip.values()].filter((each) => each.router_id === router.id);
     return [
       facts([
-        ['Status', status(router)],
+        ['Status', status('router', router, context)],
         [
           'Kind',
           [
@@ -171,11 +176,11 @@ const DESCRIPTIONS = {
           'Trace from here',
         ),
         h('a', { class: 'button', href: formatPlace({ view: 'trace', params: { to: port.id } }) }, icon('trace'), 'Trace to here')),
-      port['binding:vif_type'] === 'binding_failed' ? notice(
+      bindingOf(port) === 'failed' ? notice(
         'bad', `No driver could bind this port on ${host || 'its host'}.`,
       ) : null,
       facts([
-        ['Status', status(port)],
+        ['Status', status('port', port, context)],
         ['Network', network ? link('network', network.id, nameOf(network)) : shortId(port.network_id)],
         [
           'Addresses',
@@ -210,7 +215,7 @@ const DESCRIPTIONS = {
         ],
         ...common(port, context),
       ]),
-      siblings.length && !router ? section('Other ports of the instance', list(siblings, portLine)) : null,
+      siblings.length && !router ? section('Other ports of the instance', list(siblings, portLine(context))) : null,
     ];
   },
 
@@ -219,7 +224,7 @@ const DESCRIPTIONS = {
     const router = context.store.get('router', floatingIp.router_id);
     const network = context.store.get('network', floatingIp.floating_network_id);
     return [facts([
-      ['Status', status(floatingIp)],
+      ['Status', status('floatingip', floatingIp, context)],
       ['Address', h('code', {}, floatingIp.floating_ip_address)],
       ['Fixed address', floatingIp.fixed_ip_address ? h('code', {}, floatingIp.fixed_ip_address) : 'not associated'],
       ['Port', port ? link('port', port.id, portLabel(port)) : null],
@@ -229,17 +234,17 @@ const DESCRIPTIONS = {
     ])];
   },
 
-  security_group(securityGroup, context) {
-    const ports = [...context.store.tables.port.values()].filter((port) => (port.security_groups ?? []).includes(securityGroup.id));
+  security_group(securityGroup, context, ports) {
+    if (!ports) return [facts(common(securityGroup, context))];
     return [facts(common(securityGroup, context)),
-      section(`Ports (${ports.length})`, ports.length ? list(ports, portLine) : h('p', { class: 'muted' }, 'No port has this group.'))];
+      section(`Ports (${ports.length})`, ports.length ? list(ports, portLine(context)) : h('p', { class: 'muted' }, 'No port has this group.'))];
   },
 
   agent(agent) {
     const own = agent.configurations ?? {};
     const heartbeat = parseTime(agent.heartbeat_timestamp);
     return [
-      problemsOf(agent).map(([name, reason]) => notice('warn', h('strong', {}, shortId(name)), `: ${clean(reason)}`)),
+      reportedProblems(agent).map(([name, reason]) => notice('warn', h('strong', {}, shortId(name)), `: ${clean(reason)}`)),
       facts([
         ['State', state(agentHealth(agent), agent.alive ? 'Alive' : 'Late')],
         ['Host', link('host', agent.host, agent.host)],
@@ -257,7 +262,8 @@ const DESCRIPTIONS = {
     ];
   },
 
-  host(host, { tunnels, topology }) {
+  host(host, context) {
+    const { tunnels } = context;
     const peers = tunnels.filter((tunnel) => tunnel.a === host.name || tunnel.b === host.name);
     const members = host.ports.filter((port) => !(port.device_owner ?? '').startsWith('network:'));
     const others = host.ports.length - members.length;
@@ -278,7 +284,7 @@ const DESCRIPTIONS = {
           h('span', { class: 'muted end' }, `${tunnel.types.join(', ')} · ${count(tunnel.networks.length, 'network')}`),
         ];
       }) : h('p', { class: 'muted' }, 'No tunnel network has ports here and on another host.')),
-      section(`Ports of instances (${members.length})`, members.length ? list(members, portLine) : h('p', { class: 'muted' }, 'None.'),
+      section(`Ports of instances (${members.length})`, members.length ? list(members, portLine(context)) : h('p', { class: 'muted' }, 'None.'),
         others ? h('p', { class: 'muted' }, `And ${count(others, 'service port')} of routers and DHCP.`) : null),
     ];
   },

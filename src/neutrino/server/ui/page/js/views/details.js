@@ -1,112 +1,185 @@
 /** The side panel: an object with its attributes, links to what belongs to it, and its changes. */
 
-import { h, put } from '../core/dom.js';
-import { clean, nameOf, parseTime, ago, shown } from '../core/format.js';
+import { h, patch, put } from '../core/dom.js';
+import { ago, clean, nameOf, parseTime, shown } from '../core/format.js';
 import { icon } from '../core/icons.js';
 import { ApiError } from '../data/api.js';
-import { KINDS, TITLES } from '../data/kinds.js';
+import { KINDS, TITLES, isListed } from '../data/kinds.js';
 import { portLabel } from '../data/topology.js';
 import { describe } from './describe.js';
 import { data, empty, notice, section } from './parts.js';
 
 const CHANGES = 12;
 
+/** @typedef {{reload: () => void, element: any}} Part a section that is fetched */
+
 export class Details {
-  /** @param {{api: any, store: any, context: () => any, onClose: () => void}} options */
-  constructor({ api, store, context, onClose }) {
-    Object.assign(this, { api, store, context, onClose });
-    this.body = h('div', { class: 'panel-body' });
+  /**
+   * @param {{api: import('../data/api.js').Api, derived: import('../data/derived.js').Derived, onClose: () => void,
+   *   onUpdate: () => void}} options
+   */
+  constructor({ api, derived, onClose, onUpdate }) {
+    this.api = api;
+    this.derived = derived;
+    this.onUpdate = onUpdate;
+    this.main = h('div', {});
+    this.more = h('div', {});
+    this.body = h('div', { class: 'panel-body', tabindex: 0, role: 'region', 'aria-label': 'Attributes' }, this.main, this.more);
     this.title = h('h2', { tabindex: -1 });
     this.kind = h('p', { class: 'panel-kind' });
     this.element = h('aside', { class: 'panel', 'aria-label': 'Details' },
       h('header', { class: 'panel-head' }, h('div', { class: 'grow' }, this.kind, this.title),
         h('button', { type: 'button', class: 'tool', title: 'Close', 'aria-label': 'Close details', on: { click: onClose } }, icon('close'))),
       this.body);
-    this.element.addEventListener('keydown', (event) => event.key === 'Escape' && onClose());
+    this.element.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => event.key === 'Escape' && onClose());
     this.shown = '';
-    this.more = null;
+    this.revision = '';
+    /** The whole object, with attributes that lists do not have. @type {any} */
+    this.full = null;
+    /** @type {any[] | null} */
+    this.groupPorts = null;
+    /** @type {Part[]} */
+    this.parts = [];
   }
 
-  /** Shows an object. The sections that are fetched on demand stay while the same object is shown. */
+  /** Nothing is shown. */
+  clear() {
+    this.shown = '';
+  }
+
+  /**
+   * Shows an object, or updates what is shown of it: what is fetched on demand stays open.
+   *
+   * @param {string} kind
+   * @param {string} id
+   */
   show(kind, id) {
+    const { derived } = this;
     const key = `${kind}:${id}`;
-    const object = kind === 'host' ? this.context().hosts.find((host) => host.name === id) : this.store.get(kind, id);
-    put(this.kind, icon(kind), TITLES[kind] ?? kind);
-    if (key !== this.shown) {
-      this.shown = key;
-      this.more = object && KINDS[kind] ? this.onDemand(kind, id) : null;
-      this.body.scrollTop = 0;
-    }
+    const object = kind === 'host' ? derived.hosts.find((host) => host.name === id) : derived.store.get(kind, id);
+    if (key !== this.shown) this.open(key, kind, id);
+    patch(this.kind, icon(kind), TITLES[kind] ?? 'Object');
+    this.more.hidden = !object;
     if (!object) {
-      put(this.title, this.store.loaded ? 'Not found' : 'Loading…');
-      put(this.body, this.store.loaded
-        ? empty('', `This ${(TITLES[kind] ?? kind).toLowerCase()} does not exist, or you may not see it.`) : null);
+      const { loaded } = derived.store;
+      patch(this.title, loaded ? 'Not found' : 'Loading…');
+      patch(this.main, loaded ? empty('', `This ${(TITLES[kind] ?? 'object').toLowerCase()} does not exist, or you may not see it.`) : null);
       return;
     }
-    put(
-      this.title,
-      data(kind === 'host' ? object.name : kind === 'port' ? portLabel(object) : kind === 'agent' ? `${object.agent_type} on ${object.host}` : nameOf(object)),
-    );
-    put(this.body, describe(kind, object, this.context()), this.more);
+    this.refresh(kind, id, object);
+    patch(this.title, data(titleOf(kind, object)));
+    patch(this.main, describe(kind, { ...this.full, ...object }, derived, this.groupPorts));
+  }
+
+  /** @param {string} key @param {string} kind @param {string} id */
+  open(key, kind, id) {
+    this.shown = key;
+    this.revision = '';
+    this.full = null;
+    this.groupPorts = null;
+    this.parts = isListed(kind) ? this.onDemand(kind, id) : [];
+    put(this.main);
+    put(this.more, this.parts.map((part) => part.element));
+    this.body.scrollTop = 0;
+  }
+
+  /** Reads what lists do not have, and what is open, again if the object has changed. @param {string} kind @param {string} id @param {any} object */
+  refresh(kind, id, object) {
+    const revision = `${object.revision_number} ${object.status}`;
+    if (!isListed(kind) || revision === this.revision) return;
+    this.revision = revision;
+    for (const part of this.parts) part.reload();
+    this.read(kind, id);
+  }
+
+  /** @param {string} kind @param {string} id */
+  async read(kind, id) {
+    const at = this.shown;
+    try {
+      const [object] = Object.values(await this.api.get(`v2.0/${KINDS[kind].collection}/${encodeURIComponent(id)}`));
+      const ports = kind === 'security_group' ? await this.api.list('port', { fields: ['id'], filters: [['security_groups', id]] }) : null;
+      if (at !== this.shown) return;
+      this.full = object;
+      this.groupPorts = ports && ports.map((port) => this.derived.store.get('port', port.id)).filter(Boolean);
+      this.onUpdate();
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error; // lists have what matters most
+    }
   }
 
   focus() {
     this.title.focus();
   }
 
-  /** Changes, all attributes, and the rules of a security group. */
+  /**
+   * Changes, all attributes, and the rules of a security group.
+   *
+   * @param {string} kind
+   * @param {string} id
+   * @returns {Part[]}
+   */
   onDemand(kind, id) {
-    const changes = h('div', {});
-    const attributes = h('div', {});
     const parts = [
-      this.folded('Changes', changes, () => this.loadChanges(id)),
-      this.folded('All attributes', attributes, () => this.loadAttributes(kind, id)),
+      this.folded('Changes', () => this.loadChanges(id)),
+      this.folded('All attributes', () => this.loadAttributes(kind, id)),
     ];
-    if (kind === 'security_group') parts.unshift(this.rules(id));
-    return h('div', {}, parts);
+    return kind === 'security_group' ? [this.rules(id), ...parts] : parts;
   }
 
-  folded(title, content, load) {
-    const fold = h('details', { class: 'fold' }, h('summary', {}, title), content);
-    fold.addEventListener('toggle', async () => {
-      if (!fold.open) return;
-      put(content, h('p', { class: 'muted' }, 'Loading…'));
-      put(content, await attempt(load));
-    });
-    return fold;
+  /** @param {string} title @param {() => Promise<any>} load @returns {Part} */
+  folded(title, load) {
+    const content = h('div', {});
+    const element = h('details', { class: 'fold' }, h('summary', {}, title), content);
+    const reload = async () => {
+      if (!element.open) return;
+      if (!content.firstChild) put(content, h('p', { class: 'muted' }, 'Loading…'));
+      patch(content, await attempt(load));
+    };
+    element.addEventListener('toggle', reload);
+    return { element, reload };
   }
 
+  /** @param {string} id */
   async loadChanges(id) {
     const answer = await this.api.get('v2.0/changes', [['object_id', id], ['limit', '1000']]);
     const rows = (answer.changes ?? []).slice(-CHANGES).reverse();
     if (!rows.length) return h('p', { class: 'muted' }, 'No changes are kept any more.');
-    return h('ul', { class: 'changes' }, rows.map((row) => {
+    return h('ul', { class: 'changes' }, rows.map((/** @type {any} */ row) => {
       const at = parseTime(typeof row.at === 'number' ? new Date(row.at * 1000).toISOString() : row.at);
       return h('li', {}, h('strong', {}, clean(row.action)), ` ${at ? ago(Date.now() - at) : ''}`,
         row.request_id ? h('code', {}, clean(row.request_id)) : null);
     }));
   }
 
+  /** @param {string} kind @param {string} id */
   async loadAttributes(kind, id) {
     const answer = await this.api.get(`v2.0/${KINDS[kind].collection}/${encodeURIComponent(id)}`);
-    const [object] = Object.values(answer);
+    const [object] = /** @type {any[]} */ (Object.values(answer));
     return h('table', { class: 'attributes' }, h('tbody', {}, Object.keys(object).sort().map((name) =>
       h('tr', {}, h('th', { scope: 'row' }, name), h('td', {}, data(shown(object[name])))))));
   }
 
+  /** @param {string} id @returns {Part} */
   rules(id) {
     const content = h('div', {}, h('p', { class: 'muted' }, 'Loading…'));
-    attempt(async () => {
+    const reload = async () => patch(content, await attempt(async () => {
       const { security_group: group } = await this.api.get(`v2.0/security-groups/${encodeURIComponent(id)}`);
       const rules = [...(group.security_group_rules ?? [])].sort((a, b) => (a.direction < b.direction ? 1 : -1));
       if (!rules.length) return h('p', { class: 'muted' }, 'No rules: no traffic is allowed.');
       return h('ul', { class: 'rules' }, rules.map((rule) => h('li', {}, ruleText(rule))));
-    }).then((found) => put(content, found));
-    return section('Rules', content);
+    }));
+    return { element: section('Rules', content), reload };
   }
 }
 
-/** A rule in words. */
+/** @param {string} kind @param {any} object */
+function titleOf(kind, object) {
+  if (kind === 'host') return object.name;
+  if (kind === 'agent') return `${object.agent_type} on ${object.host}`;
+  return kind === 'port' ? portLabel(object) : nameOf(object);
+}
+
+/** A rule in words. @param {any} rule */
 export function ruleText(rule) {
   const low = rule.port_range_min;
   const high = rule.port_range_max;
@@ -117,6 +190,7 @@ export function ruleText(rule) {
   return `${way} ${peer}: ${rule.ethertype}, ${rule.protocol ? `${rule.protocol}${ports}` : 'any protocol'}`;
 }
 
+/** @param {() => Promise<any>} load */
 async function attempt(load) {
   try {
     return await load();

@@ -1,15 +1,18 @@
 /** Health: what fails or is late, with meaning and fix, and the state of servers, database and feed. */
 
-import { h, put } from '../core/dom.js';
+import { h, patch } from '../core/dom.js';
 import { ago, clean, count, group, parseTime } from '../core/format.js';
 import { linkTo } from '../core/hash.js';
 import { icon } from '../core/icons.js';
+import { sortedBy } from '../core/order.js';
 import { agentHealth, isDown } from '../data/hosts.js';
-import { KINDS, TITLES } from '../data/kinds.js';
+import { TITLES, isListed } from '../data/kinds.js';
+import { bindingOf, isVirtual } from '../data/states.js';
 import { data, empty, mark, notice, state } from './parts.js';
 
 const SHOWN = 200;
-const MANY = 5;
+const MANY = 5; // objects that are listed at once; more are folded
+const WORDS = { bad: 'Failure', warn: 'Warning', note: 'Note' };
 
 export class HealthView {
   constructor() {
@@ -21,108 +24,96 @@ export class HealthView {
     );
   }
 
-  update({ findings, agents, ports, status, statusHidden, agentsHidden, loaded }) {
+  /**
+   * @param {import('../data/derived.js').Derived} derived
+   * @param {{statusHidden: string, agentsHidden: string, loaded: boolean}} options
+   */
+  update(derived, { statusHidden, agentsHidden, loaded }) {
     if (!loaded) {
-      put(this.body, empty('Loading…', ''));
+      patch(this.body, empty('Loading…', ''));
       return;
     }
-    const bad = findings.filter((each) => each.severity === 'bad').length;
-    put(
+    const { agents, problems, status, totals: { bad, warn } } = derived;
+    patch(
       this.verdict,
-      bad ? state('bad', count(bad, 'failure')) : findings.length ? state('warn', count(findings.length, 'warning')) : state('ok', agentsHidden ? 'Nothing you can see is failing' : 'All is well'),
+      bad ? state('bad', count(bad, 'failure')) : warn ? state('warn', count(warn, 'warning')) : state('ok', agentsHidden ? 'Nothing you can see is failing' : 'All is well'),
     );
-    put(this.body,
+    patch(this.body,
       agentsHidden ? notice(
         'info',
         `Agents, hosts and servers are ${agentsHidden}. This page shows the health of your own ports, routers and floating IPs.`,
       ) : null,
-      h('div', { class: 'tiles' }, this.tiles(agents, ports, status, agentsHidden)),
-      h('section', {}, h('h2', {}, 'Problems'), findings.length ? this.findings(findings)
+      h('div', { class: 'tiles', 'data-key': 'tiles' }, tiles(agents, derived.store.all('port'), status, agentsHidden)),
+      h('section', { 'data-key': 'problems' }, h('h2', {}, 'Problems'), problems.length ? h('ul', { class: 'findings' }, problems.map(entry))
         : empty('No problems', agentsHidden ? 'Your ports, routers and floating IPs have no failure.' : 'All agents report in time, all dataplanes are up, and hosts have applied all changes.')),
-      agents.length ? h('section', {}, h('h2', {}, 'Agents'), agentTable(agents)) : null,
-      status ? h('section', {}, h('h2', {}, 'Servers'), serverTable(status)) : statusHidden || agentsHidden ? null : h('p', { class: 'muted' }, 'This server does not report the state of its processes.'));
+      agents.length ? h('section', { 'data-key': 'agents' }, h('h2', {}, 'Agents'), agentTable(agents)) : null,
+      status ? h('section', { 'data-key': 'servers' }, h('h2', {}, 'Servers'), serverTable(status)) : statusHidden || agentsHidden ? null : h('p', { class: 'muted' }, 'This server does not report the state of its processes.'));
   }
+}
 
-  tiles(agents, ports, status, agentsHidden) {
-    const alive = agents.filter((agent) => agent.alive).length;
-    const down = agents.filter((agent) => agent.alive && isDown(agent)).length;
-    const behind = Math.max(
-      0,
-      ...agents.filter((agent) => agent.alive).map((agent) => Number(agent.configurations?.feed_behind) || 0),
-    );
-    const by = (wanted) => ports.filter((port) => port.status === wanted).length;
-    return [
-      agentsHidden ? null : !agents.length ? tile('Agents', 'none', 'unknown', 'no host has reported yet')
-        : tile(
-          'Agents', `${alive} / ${agents.length}`, alive < agents.length ? 'bad' : 'ok',
-          alive < agents.length ? `${count(agents.length - alive, 'agent')} late` : 'all report in time',
-        ),
-      agentsHidden || !alive ? null : tile(
-        'Dataplanes', down ? `${down} down` : 'up', down ? 'bad' : 'ok',
-        down ? 'Open vSwitch does not work there' : 'Open vSwitch works on all hosts that report',
+/** @param {any[]} agents @param {any[]} ports @param {any} status @param {string} agentsHidden */
+function tiles(agents, ports, status, agentsHidden) {
+  const alive = agents.filter((agent) => agent.alive).length;
+  const down = agents.filter((agent) => agent.alive && isDown(agent)).length;
+  const behind = agents.reduce((most, agent) => (agent.alive ? Math.max(most, Number(agent.configurations?.feed_behind) || 0) : most), 0);
+  return [
+    agentsHidden ? null : !agents.length ? tile('Agents', 'none', 'unknown', 'no host has reported yet')
+      : tile(
+        'Agents', `${alive} / ${agents.length}`, alive < agents.length ? 'bad' : 'ok',
+        alive < agents.length ? `${count(agents.length - alive, 'agent')} late` : 'all report in time',
       ),
-      agentsHidden || !alive ? null : tile(
-        'Feed', behind ? `${group(behind)} behind` : 'in sync', behind ? 'warn' : 'ok',
-        behind ? 'changes not applied by the slowest host' : 'hosts have applied all changes',
-      ),
-      tile(
-        'Ports', group(ports.filter((port) => port.status !== 'N/A').length), by('ERROR') ? 'bad' : 'ok',
-        `${group(by('ACTIVE'))} active · ${group(by('DOWN'))} down${by('ERROR') ? ` · ${group(by('ERROR'))} in error` : ''}`,
-      ),
-      status?.database ? tile(
-        'Database', `${status.database.round_trip_ms ?? '–'} ms`,
-        status.database.schema_version === status.database.schema_needed ? 'ok' : 'bad',
-        `${clean(status.database.dialect)} ${clean(status.database.server_version)} · round trip`,
-      ) : null,
-    ];
-  }
-
-  findings(findings) {
-    const groups = grouped(findings);
-    return [h(
-      'ul', { class: 'findings' },
-      groups.slice(0, SHOWN).map((each) => (each.length > 1 ? several(each) : one(each[0]))),
+    agentsHidden || !alive ? null : tile(
+      'Dataplanes', down ? `${down} down` : 'up', down ? 'bad' : 'ok',
+      down ? 'Open vSwitch does not work there' : 'Open vSwitch works on all hosts that report',
     ),
-      groups.length > SHOWN ? h('p', { class: 'muted' }, `And ${group(groups.length - SHOWN)} more.`) : null];
-  }
+    agentsHidden || !alive ? null : tile(
+      'Feed', behind ? `${group(behind)} behind` : 'in sync', behind ? 'warn' : 'ok',
+      behind ? 'changes not applied by the slowest host' : 'hosts have applied all changes',
+    ),
+    portTile(ports),
+    status?.database ? tile(
+      'Database', `${status.database.round_trip_ms ?? '–'} ms`,
+      status.database.schema_version === status.database.schema_needed ? 'ok' : 'bad',
+      `${clean(status.database.dialect)} ${clean(status.database.server_version)} · round trip`,
+    ) : null,
+  ];
 }
 
-/** Findings of the same title, if they are many, are one entry. */
-function grouped(findings) {
-  const byTitle = new Map();
-  for (const each of findings) {
-    const key = `${each.severity} ${each.kind} ${each.title}`;
-    byTitle.set(key, [...(byTitle.get(key) ?? []), each]);
-  }
-  return [...byTitle.values()].flatMap((group) => (group.length >= MANY ? [group] : group.map((each) => [each])));
+/** A failed binding, a port without a host, and a bound port that is down are three things. @param {any[]} ports */
+function portTile(ports) {
+  const real = ports.filter((port) => !isVirtual(port));
+  const by = (/** @type {(port: any) => boolean} */ wanted) => real.filter(wanted).length;
+  const failed = by((port) => bindingOf(port) === 'failed');
+  const error = by((port) => port.status === 'ERROR' && bindingOf(port) !== 'failed');
+  const unbound = by((port) => bindingOf(port) === 'unbound');
+  const down = by((port) => port.status === 'DOWN' && ['bound', 'hidden'].includes(bindingOf(port)));
+  const words = [
+    `${group(by((port) => port.status === 'ACTIVE'))} active`, down && `${group(down)} down`, unbound && `${group(unbound)} not bound`,
+    failed && `${group(failed)} with a failed binding`, error && `${group(error)} in error`,
+  ];
+  return tile('Ports', group(real.length), failed || error ? 'bad' : 'ok', words.filter(Boolean).join(' · '));
 }
 
-function one(each) {
-  return h('li', { class: `finding is-${each.severity}` },
-    h('span', { class: 'finding-mark' }, icon(each.severity, each.severity === 'bad' ? 'Failure' : 'Warning')),
+/** One kind of problem with all of its objects. @param {import('../data/health.js').Problem} problem */
+function entry(problem) {
+  const { items, count: number } = problem;
+  const kind = TITLES[problem.kind]?.toLowerCase() ?? 'object';
+  const alone = items.length === 1 && number === 1;
+  return h('li', { class: `finding is-${problem.severity}`, 'data-key': problem.key },
+    h('span', { class: 'finding-mark' }, icon(problem.severity === 'note' ? 'info' : problem.severity, WORDS[problem.severity])),
     h('div', { class: 'grow' },
-      h('p', { class: 'finding-title' }, h('strong', {}, data(each.title)), each.subject ? subject(each) : null),
-      each.text ? h('p', {}, data(each.text)) : null,
-      each.fix ? h('p', { class: 'fix' }, h('b', {}, 'Fix: '), data(each.fix)) : null));
+      h('p', { class: 'finding-title' }, h('strong', {}, data(problem.title)),
+        alone ? subject(items[0]) : h('span', { class: 'muted' }, `${problem.more ? 'at least ' : ''}${count(number, kind)}`)),
+      problem.text ? h('p', {}, data(problem.text)) : null,
+      problem.fix ? h('p', { class: 'fix' }, h('b', {}, 'Fix: '), data(problem.fix)) : null,
+      alone || !items.length ? null : h('details', { open: items.length < MANY }, h('summary', {}, 'Show them'),
+        h('ul', { class: 'many' }, items.slice(0, SHOWN).map((item) => h('li', { 'data-key': `${item.kind}:${item.id}` }, subject(item))),
+          number > Math.min(items.length, SHOWN) ? h('li', { class: 'muted' }, `and ${group(number - Math.min(items.length, SHOWN))} more`) : null))));
 }
 
-function several(group) {
-  const [first] = group;
-  const kind = TITLES[first.kind]?.toLowerCase() ?? 'object';
-  return h('li', { class: `finding is-${first.severity}` },
-    h('span', { class: 'finding-mark' }, icon(first.severity, first.severity === 'bad' ? 'Failure' : 'Warning')),
-    h('div', { class: 'grow' },
-      h(
-        'p', { class: 'finding-title' }, h('strong', {}, data(first.title)),
-        h('span', { class: 'muted' }, count(group.length, kind)),
-      ),
-      first.text ? h('p', {}, data(first.text)) : null,
-      first.fix ? h('p', { class: 'fix' }, h('b', {}, 'Fix: '), data(first.fix)) : null,
-      h('details', {}, h('summary', {}, 'Show them'), h('ul', { class: 'many' }, group.slice(0, SHOWN).map((each) => h('li', {}, subject(each)))))));
-}
-
+/** @param {import('../data/health.js').Item} item */
 function subject({ kind, id, subject: text }) {
-  return id && (kind in KINDS || kind === 'agent') ? h(
+  return id && (isListed(kind) || kind === 'agent' || kind === 'host') ? h(
     'a', { href: linkTo(kind, id), class: 'object-link' }, icon(kind),
     data(text),
   ) : h('span', { class: 'muted' }, data(text));
@@ -141,8 +132,8 @@ function tile(title, value, name, text) {
 }
 
 function agentTable(agents) {
-  const rows = [...agents].sort((a, b) => a.host.localeCompare(b.host, 'en', { numeric: true }) || (a.agent_type < b.agent_type ? -1 : 1));
-  return h('div', { class: 'table-frame' }, h('table', { class: 'grid' },
+  const rows = sortedBy(agents, (agent) => `${agent.host} ${agent.agent_type}`, (agent) => agent.id);
+  return h('div', { class: 'table-frame', tabindex: 0, role: 'region', 'aria-label': 'Table' }, h('table', { class: 'grid' },
     h(
       'thead', {},
       h(
@@ -155,7 +146,7 @@ function agentTable(agents) {
       const heartbeat = parseTime(agent.heartbeat_timestamp);
       const health = agentHealth(agent);
       const words = !agent.alive ? 'Late' : health === 'bad' ? 'Dataplane down' : health === 'warn' ? 'Alive, with problems' : agent.admin_state_up === false ? 'Disabled' : 'Alive';
-      return h('tr', {}, h('td', {}, h('a', { href: linkTo('agent', agent.id) }, data(agent.agent_type))), h('td', {}, h('a', { href: linkTo('host', agent.host) }, data(agent.host))),
+      return h('tr', { 'data-key': agent.id }, h('td', {}, h('a', { href: linkTo('agent', agent.id) }, data(agent.agent_type))), h('td', {}, h('a', { href: linkTo('host', agent.host) }, data(agent.host))),
         h('td', {}, state(health, words)), h('td', {}, own.dataplane ? data(own.dataplane) : '–'), h('td', {}, own.feed_behind ?? '–'), h('td', {}, heartbeat ? ago(Date.now() - heartbeat) : '–'));
     }))));
 }
@@ -163,7 +154,7 @@ function agentTable(agents) {
 function serverTable(status) {
   const rows = (status.servers ?? []).flatMap((server) => (server.processes ?? []).map((process) => ({ ...process, server: server.name })));
   if (!rows.length) return h('p', { class: 'muted' }, 'No server process has registered itself.');
-  return h('div', { class: 'table-frame' }, h('table', { class: 'grid' },
+  return h('div', { class: 'table-frame', tabindex: 0, role: 'region', 'aria-label': 'Table' }, h('table', { class: 'grid' },
     h(
       'thead', {},
       h(
@@ -171,6 +162,6 @@ function serverTable(status) {
         ['Server', 'Process', 'PID', 'Release', 'State', 'Last seen'].map((text) => h('th', { scope: 'col' }, text)),
       ),
     ),
-    h('tbody', {}, rows.map((row) => h('tr', {}, h('td', {}, data(row.server)), h('td', {}, data(row.kind)), h('td', {}, row.pid), h('td', {}, data(row.release)),
+    h('tbody', {}, rows.map((row) => h('tr', { 'data-key': row.id }, h('td', {}, data(row.server)), h('td', {}, data(row.kind)), h('td', {}, row.pid), h('td', {}, data(row.release)),
       h('td', {}, state(row.alive ? 'ok' : 'bad', row.alive ? 'Running' : 'Silent')), h('td', {}, `${row.seen_seconds_ago} s ago`))))));
 }

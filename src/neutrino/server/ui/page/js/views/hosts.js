@@ -1,6 +1,6 @@
 /** Hosts: their agents, ports and the tunnels between them. */
 
-import { h, put, s } from '../core/dom.js';
+import { h, patch, s } from '../core/dom.js';
 import { clean, count } from '../core/format.js';
 import { linkTo } from '../core/hash.js';
 import { icon, paths } from '../core/icons.js';
@@ -22,18 +22,22 @@ export class HostsView {
     );
   }
 
-  update({ hosts, tunnels, hidden, loaded, selected }) {
+  /**
+   * @param {import('../data/derived.js').Derived} derived
+   * @param {{hidden: string, loaded: boolean, selected: string}} options
+   */
+  update({ hosts, tunnels }, { hidden, loaded, selected }) {
     if (!loaded) {
-      put(this.body, empty('Loading…', ''));
+      patch(this.body, empty('Loading…', ''));
       return;
     }
     if (hidden) {
       this.summary.textContent = '';
-      put(this.body, empty('Hosts are not visible to you', `Agents and the hosts of ports are ${hidden}.`));
+      patch(this.body, empty('Hosts are not visible to you', `Agents and the hosts of ports are ${hidden}.`));
       return;
     }
     if (!hosts.length) {
-      put(
+      patch(
         this.body,
         empty(
           'No host has reported yet', 'A host appears when its agent connects to the feed.',
@@ -44,14 +48,12 @@ export class HostsView {
     }
     const failing = hosts.filter((host) => host.health !== 'ok').length;
     this.summary.textContent = `${count(hosts.length, 'host')}, ${failing ? `${failing} with problems` : 'all healthy'}`;
-    const focused = document.activeElement?.getAttribute?.('data-host');
-    put(this.body,
+    patch(this.body,
       hosts.length > 1 && hosts.length <= MESH ? this.mesh(hosts, tunnels, selected) : null,
       hosts.length > MESH ? notice(
         'info', `The picture of tunnels is drawn for up to ${MESH} hosts. Select a host for its tunnels.`,
       ) : null,
       h('ul', { class: 'host-cards', 'aria-label': 'Hosts' }, hosts.map((host) => this.card(host, tunnels, selected))));
-    if (focused) this.body.querySelector(`[data-host="${CSS.escape(focused)}"]`)?.focus();
   }
 
   mesh(hosts, tunnels, selected) {
@@ -62,7 +64,7 @@ export class HostsView {
       const on = selected === tunnel.a || selected === tunnel.b;
       const label = `Tunnel ${tunnel.a} to ${tunnel.b}: ${tunnel.types.join(', ')}, ${count(tunnel.networks.length, 'network')}${TUNNELS[tunnel.health]}`;
       const [x, y] = [(a.x + b.x) / 2, (a.y + b.y) / 2];
-      return s('g', { class: `tunnel is-${tunnel.health}${on ? ' on' : ''}`, role: 'img', 'aria-label': label }, s('title', {}, label),
+      return s('g', { 'data-key': `${tunnel.a} ${tunnel.b}`, class: `tunnel is-${tunnel.health}${on ? ' on' : ''}`, role: 'img', 'aria-label': label }, s('title', {}, label),
         s('line', { x1: a.x, y1: a.y, x2: b.x, y2: b.y }),
         s('g', { transform: `translate(${x} ${y})` }, s('circle', { r: 11 }),
           tunnel.health !== 'ok' ? s('g', { class: 'glyph', transform: 'translate(-6 -6) scale(.75)' }, paths(tunnel.health)) : s('text', { y: 4, 'text-anchor': 'middle' }, tunnel.networks.length)));
@@ -71,7 +73,7 @@ export class HostsView {
       const { x, y } = places.get(host.name);
       const name = clean(host.name);
       const label = `Host ${name}, ${hostWord(host)}, ${count(host.ports.length, 'port')}`;
-      return s('a', { href: linkTo('host', host.name), class: `host-node is-${host.health}${host.name === selected ? ' on' : ''}`, 'aria-label': label, transform: `translate(${x} ${y})`, 'data-host': host.name },
+      return s('a', { href: linkTo('host', host.name), class: `host-node is-${host.health}${host.name === selected ? ' on' : ''}`, 'aria-label': label, transform: `translate(${x} ${y})`, 'data-key': host.name },
         s('title', {}, label),
         s('rect', { x: -78, y: -24, width: 156, height: 48, rx: 8 }),
         s('g', { class: 'glyph kind', transform: 'translate(-66 -9) scale(1.125)' }, paths('host')),
@@ -79,7 +81,7 @@ export class HostsView {
         s('text', { x: -40, y: 14, class: 't-text minor' }, host.tunnelIp || 'no tunnels'),
         s('g', { class: `glyph status-${host.health}`, transform: 'translate(56 -18) scale(.8)' }, paths(host.health)));
     });
-    return h('figure', { class: 'mesh' },
+    return h('figure', { class: 'mesh', 'data-key': 'mesh' },
       s(
         'svg',
         { viewBox: `0 0 ${size.width} ${size.height}`, role: 'group', 'aria-label': 'Tunnels between hosts' },
@@ -99,7 +101,7 @@ export class HostsView {
       ['ACTIVE', 'ok'], ['DOWN', 'warn'], ['ERROR', 'bad'],
       ['BUILD', 'unknown'],
     ].filter(([status]) => byStatus.get(status));
-    return h('li', { class: `host-card is-${host.health}${host.name === selected ? ' on' : ''}` },
+    return h('li', { 'data-key': host.name, class: `host-card is-${host.health}${host.name === selected ? ' on' : ''}` },
       h(
         'div', { class: 'host-head' }, icon('host'),
         h('a', { href: linkTo('host', host.name), class: 'strong' }, data(host.name)),

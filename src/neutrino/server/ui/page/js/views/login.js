@@ -3,6 +3,7 @@
 import { announce } from '../core/announce.js';
 import { h, put } from '../core/dom.js';
 import { icon } from '../core/icons.js';
+import { ApiError } from '../data/api.js';
 import { logIn } from '../data/session.js';
 import { notice } from './parts.js';
 
@@ -36,6 +37,8 @@ export function loginView({ api, defaultDomain, message = '', onLogin }) {
       form));
   let method = 'password';
   let error = message;
+  /** A login without a project, while one is chosen. @type {any} */
+  let unscoped = null;
 
   function draw(focus = true) {
     const [, fields] = METHODS[method];
@@ -84,7 +87,13 @@ export function loginView({ api, defaultDomain, message = '', onLogin }) {
       if (session.project_id || session.roles.length) onLogin(session);
       else chooseProject(session);
     } catch (failure) {
+      if (!(failure instanceof ApiError)) throw failure;
       error = failure.message;
+      if (unscoped) { // the choice of a project stays, for another try
+        chooseProject(unscoped, credentials.project_id);
+        announce(error);
+        return;
+      }
       const kept = new FormData(form);
       draw(false);
       for (const [name, value] of kept) if (name !== 'password' && name !== 'secret') form.elements[name].value = value;
@@ -93,13 +102,17 @@ export function loginView({ api, defaultDomain, message = '', onLogin }) {
     }
   }
 
-  function chooseProject(session) {
+  /** @param {any} session @param {string} [chosen] */
+  function chooseProject(session, chosen = '') {
+    if (unscoped !== session) error = '';
+    unscoped = session;
     const select = h('select', { name: 'project_id', required: true },
-      session.projects.map(({ id, name }) => h('option', { value: id }, name)));
-    form.dataset.token = session.token;
+      session.projects.map((/** @type {any} */ { id, name }) => h('option', { value: id, selected: id === chosen }, name)));
     put(form, session.projects.length
-      ? [h('p', {}, `Logged in as ${session.user}. Choose a project:`), h('label', {}, h('span', {}, 'Project'), select),
-        h('button', { type: 'submit', class: 'primary' }, 'Continue')]
+      ? [error ? h('div', { role: 'alert' }, notice('bad', error)) : null,
+        h('p', {}, `Logged in as ${session.user}. Choose a project:`), h('label', {}, h('span', {}, 'Project'), select),
+        h('button', { type: 'submit', class: 'primary' }, 'Continue'),
+        h('button', { type: 'button', class: 'button', on: { click: () => { unscoped = null; error = ''; draw(); } } }, 'Log in as another user')]
       : notice('warn', `The user ${session.user} has no role on any project.`));
     select.focus();
   }
@@ -108,7 +121,7 @@ export function loginView({ api, defaultDomain, message = '', onLogin }) {
     event.preventDefault();
     const given = Object.fromEntries(new FormData(form));
     if (given.project_id) {
-      submit({ method: 'token', token: form.dataset.token, project_id: given.project_id });
+      submit({ method: 'token', token: unscoped.token, project_id: given.project_id });
       return;
     }
     const missing = [...form.querySelectorAll('input[required]')].find((input) => !input.value.trim());

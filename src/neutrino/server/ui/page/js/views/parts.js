@@ -1,5 +1,6 @@
 /** Small parts that several views use. */
 
+import { announce } from '../core/announce.js';
 import { h } from '../core/dom.js';
 import { clean, shortId } from '../core/format.js';
 import { linkTo } from '../core/hash.js';
@@ -34,18 +35,48 @@ export function notice(kind, ...content) {
   return h('p', { class: `notice notice-${kind}` }, icon(kind), h('span', {}, ...content));
 }
 
-export function copyable(text) {
-  const button = h('button', { type: 'button', class: 'copy', title: 'Copy', 'aria-label': `Copy ${text}` }, icon('copy'));
-  button.addEventListener('click', async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      button.classList.add('done');
-      setTimeout(() => button.classList.remove('done'), 1200);
-    } catch {
-      // Pages without TLS have no clipboard: the text can be selected.
-    }
-  });
-  return h('span', { class: 'copyable' }, h('code', {}, clean(text)), button);
+/** A text with a button that copies it. @param {string} text @param {string} [tag] */
+export function copyable(text, tag = 'code') {
+  return h('span', { class: 'copyable' }, h(tag, {}, clean(text)),
+    h('button', { type: 'button', class: 'copy', title: 'Copy', 'aria-label': `Copy ${clean(text)}`, on: { click: (/** @type {any} */ event) => copy(text, event.currentTarget) } },
+      icon('copy')));
+}
+
+/** @param {string} text @param {any} button */
+async function copy(text, button) {
+  const done = (await toClipboard(text)) || copySelected(text);
+  if (!done) getSelection()?.selectAllChildren(button.previousSibling);
+  announce(done ? 'Copied.' : 'The browser does not allow it: press Ctrl+C to copy what is selected.');
+  button.title = done ? 'Copied' : 'Not allowed by the browser: press Ctrl+C';
+  button.classList.toggle('done', done);
+  setTimeout(() => button.classList.remove('done'), 1200);
+}
+
+/** @param {string} text */
+async function toClipboard(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false; // pages without TLS have no clipboard
+  }
+}
+
+/** The way without TLS. @param {string} text */
+function copySelected(text) {
+  const field = h('textarea', { readonly: true, class: 'visually-hidden', 'aria-hidden': 'true' });
+  field.value = text;
+  const focused = /** @type {any} */ (document.activeElement);
+  document.body.append(field);
+  field.select();
+  try {
+    return document.execCommand('copy');
+  } catch {
+    return false;
+  } finally {
+    field.remove();
+    focused?.focus({ preventScroll: true });
+  }
 }
 
 /** Terms and values; rows without a value are left out. */

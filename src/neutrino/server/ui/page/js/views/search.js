@@ -2,18 +2,19 @@
 
 import { h, put } from '../core/dom.js';
 import { count } from '../core/format.js';
-import { linkTo } from '../core/hash.js';
+import { formatPlace, linkTo } from '../core/hash.js';
 import { icon } from '../core/icons.js';
 import { TITLES } from '../data/kinds.js';
 import { search } from '../data/search.js';
 import { data } from './parts.js';
 
-export function searchBox(store) {
+/** @param {() => import('../data/search.js').Searched} searched @param {(href: string) => void} onGo */
+export function searchBox(searched, onGo) {
   let results = [];
   let active = -1;
   const list = h('ul', { id: 'search-results', role: 'listbox', 'aria-label': 'Objects', hidden: true });
   const input = h('input', {
-    type: 'search', placeholder: 'Name, address, MAC, id', 'aria-label': 'Search objects', role: 'combobox', 'aria-expanded': 'false',
+    type: 'search', placeholder: 'Name, address, MAC, id, host, project', 'aria-label': 'Search objects', role: 'combobox', 'aria-expanded': 'false',
     'aria-controls': 'search-results', 'aria-autocomplete': 'list', autocomplete: 'off', spellcheck: 'false',
     'aria-keyshortcuts': '/', name: 'search',
   });
@@ -23,7 +24,8 @@ export function searchBox(store) {
     const open = input.value.trim() !== '' && document.activeElement === input;
     list.hidden = !open;
     input.setAttribute('aria-expanded', String(open));
-    input.setAttribute('aria-activedescendant', active >= 0 ? `search-${active}` : '');
+    if (active >= 0) input.setAttribute('aria-activedescendant', `search-${active}`);
+    else input.removeAttribute('aria-activedescendant');
     put(list, results.map(({ kind, title, text }, number) => h('li', {
       id: `search-${number}`, role: 'option', 'aria-selected': String(number === active),
       on: { pointerdown: (event) => event.preventDefault(), click: () => go(number) },
@@ -35,14 +37,14 @@ export function searchBox(store) {
   function go(number) {
     const found = results[number];
     if (!found) return;
-    location.hash = linkTo(found.kind, found.id);
+    onGo(found.kind === 'project' ? formatPlace({ view: 'topology', params: { project: found.id } }) : linkTo(found.kind, found.id));
     input.value = '';
     input.blur();
     draw();
   }
 
   input.addEventListener('input', () => {
-    results = search(store.tables, input.value);
+    results = search(searched(), input.value);
     active = results.length ? 0 : -1;
     status.textContent = input.value.trim() ? count(results.length, 'result') : '';
     draw();

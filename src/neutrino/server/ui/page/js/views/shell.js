@@ -1,6 +1,6 @@
 /** The frame of the page: navigation, search, project filter, connection, theme and login. */
 
-import { h, put } from '../core/dom.js';
+import { h, patch } from '../core/dom.js';
 import { ago, clean } from '../core/format.js';
 import { formatPlace } from '../core/hash.js';
 import { icon } from '../core/icons.js';
@@ -9,12 +9,12 @@ import { searchBox } from './search.js';
 
 const NAMES = { topology: 'Topology', hosts: 'Hosts', health: 'Health', subnets: 'Subnets', trace: 'Trace' };
 const CONNECTION = {
-  loading: ['unknown', 'Loading'], live: ['live', 'Live'], disconnected: ['bad', 'Disconnected'], expired: ['key', 'Login expired'],
+  loading: ['unknown', 'Loading'], live: ['live', 'Live'], late: ['warn', 'No answer'], disconnected: ['bad', 'Disconnected'], expired: ['key', 'Login expired'],
 };
 
 export class Shell {
   /**
-   * @param {{session: any, store: any, onProject: (id: string) => void, onLogOut: () => void, onRetry: () => void,
+   * @param {{session: any, searched: () => import('../data/search.js').Searched, onGo: (href: string) => void, onProject: (id: string) => void, onLogOut: () => void, onRetry: () => void,
    *   projectName: (id: string) => string}} options
    */
   constructor(options) {
@@ -49,7 +49,7 @@ export class Shell {
           h('img', { src: 'icon.svg', alt: '', width: 24, height: 24 }),
           h('span', {}, 'neutrino'),
         ),
-        nav, searchBox(options.store), this.project, this.connection, this.themeButton(), this.account()),
+        nav, searchBox(options.searched, options.onGo), this.project, this.connection, this.themeButton(), this.account()),
       this.banner, this.main);
     setInterval(() => this.drawConnection(), 1000);
   }
@@ -61,7 +61,7 @@ export class Shell {
       const label = `Theme: ${theme}. Change to ${nextTheme(theme)}.`;
       button.setAttribute('aria-label', label);
       button.title = label;
-      put(button, icon(theme));
+      patch(button, icon(theme));
     };
     button.addEventListener('click', () => {
       applyTheme(nextTheme(currentTheme()));
@@ -92,17 +92,16 @@ export class Shell {
     document.title = `${NAMES[place.view]} – neutrino`;
     const chosen = place.params.project ?? '';
     const known = [...new Set([...projects, ...(chosen ? [chosen] : [])])];
-    const wanted = JSON.stringify([known, known.map(this.options.projectName)]);
+    const wanted = JSON.stringify([known, known.map((id) => this.options.projectName(id))]);
     if (wanted !== this.projects) {
       this.projects = wanted;
-      put(this.project, h('option', { value: '' }, 'All projects'),
+      patch(this.project, h('option', { value: '' }, 'All projects'),
         known.filter(Boolean).map((id) => h('option', { value: id }, this.options.projectName(id))));
     }
-    this.project.value = chosen;
+    if (this.project.value !== chosen) this.project.value = chosen;
     this.project.hidden = known.filter(Boolean).length < 2 && !chosen;
     this.problems.hidden = problems === 0;
-    this.problems.textContent = String(problems);
-    this.problems.setAttribute('aria-label', `${problems} problems`);
+    patch(this.problems, String(problems), h('span', { class: 'visually-hidden' }, problems === 1 ? ' problem' : ' problems'));
   }
 
   setConnection(connection) {
@@ -119,10 +118,10 @@ export class Shell {
     if (key === this.shownConnection) return;
     this.shownConnection = key;
     this.connection.className = `connection is-${state}`;
-    this.connection.title = `${word} ${detail}${state === 'disconnected' ? ' Click to retry.' : ''}`;
-    put(this.connection, icon(name), h('span', {}, word));
-    this.banner.hidden = state !== 'disconnected' && state !== 'expired';
-    put(this.banner, icon('warn'), h('span', { role: state === 'disconnected' ? 'status' : 'alert' },
+    this.connection.title = `${word} ${detail}${['late', 'disconnected'].includes(state) ? ' Click to retry.' : ''}`;
+    patch(this.connection, icon(name), h('span', {}, word));
+    this.banner.hidden = !['late', 'disconnected', 'expired'].includes(state);
+    patch(this.banner, icon('warn'), h('span', { role: state === 'expired' ? 'alert' : 'status' },
       state === 'expired' ? 'The login has expired. ' : `${error} ${at ? `What you see is from ${since}. ` : ''}`),
       h('button', { type: 'button', on: { click: this.options.onRetry } }, state === 'expired' ? 'Log in again' : 'Retry now'));
   }

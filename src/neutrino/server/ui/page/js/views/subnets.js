@@ -1,19 +1,20 @@
 /** Subnets with their address usage as bars. */
 
-import { h, put } from '../core/dom.js';
+import { h, patch } from '../core/dom.js';
 import { clean, count, nameOf } from '../core/format.js';
+import { compareText } from '../core/order.js';
 import { data, empty, link, notice } from './parts.js';
 import { usageBar } from './usage_bar.js';
 
 const SORTS = {
   usage: ['Fullest first', (a, b) => b.ratio - a.ratio || compare(a, b)],
   name: ['By name', (a, b) => compare(a, b)],
-  network: ['By network', (a, b) => nameOf(a.network ?? {}).localeCompare(nameOf(b.network ?? {})) || compare(a, b)],
+  network: ['By network', (a, b) => compareText(nameOf(a.network ?? {}), nameOf(b.network ?? {})) || compare(a, b)],
 };
 const SHOWN = 300;
 
 function compare(a, b) {
-  return title(a).localeCompare(title(b), 'en', { numeric: true }) || (a.id < b.id ? -1 : 1);
+  return compareText(title(a), title(b)) || (a.id < b.id ? -1 : 1);
 }
 
 function title({ subnet }) {
@@ -52,7 +53,7 @@ export class SubnetsView {
   update(usage, { project, loaded, availabilityHidden }) {
     this.rows = usage.filter((each) => !project || each.subnet.project_id === project);
     this.loaded = loaded;
-    put(this.notes, availabilityHidden && this.rows.some((each) => each.source === 'partial')
+    patch(this.notes, availabilityHidden && this.rows.some((each) => each.source === 'partial')
       ? notice('info', 'Usage is counted from the ports that you see. On networks of other projects others may use more addresses.') : null);
     this.draw();
   }
@@ -65,7 +66,7 @@ export class SubnetsView {
     rows.sort(SORTS[this.sort.value][1]);
     this.summary.textContent = this.loaded ? `${count(rows.length, 'subnet')}${wanted ? ` of ${this.rows.length}` : ''}` : '';
     if (!rows.length) {
-      put(
+      patch(
         this.list,
         this.loaded ? empty(
           wanted ? 'Nothing matches' : 'No subnets yet',
@@ -74,7 +75,7 @@ export class SubnetsView {
       );
       return;
     }
-    put(this.list, h('ul', { class: 'usage-list', 'aria-label': 'Subnets' }, rows.slice(0, SHOWN).map((each) => h('li', {},
+    patch(this.list, h('ul', { class: 'usage-list', 'aria-label': 'Subnets' }, rows.slice(0, SHOWN).map((each) => h('li', { 'data-key': each.id },
       h('div', { class: 'usage-name' }, h(
         'a', { href: `#/subnets?select=subnet:${each.id}`, class: 'object-link strong' }, data(title(each)),
       ),

@@ -1,52 +1,62 @@
 /** Packet traces: a form, the verdict with its cause, the steps, and the path on the graph. */
 
 import { announce } from '../core/announce.js';
-import { h, put } from '../core/dom.js';
-import { clean, shortId } from '../core/format.js';
+import { h, patch, put } from '../core/dom.js';
+import { clean } from '../core/format.js';
 import { formatPlace } from '../core/hash.js';
 import { icon } from '../core/icons.js';
 import { ApiError } from '../data/api.js';
-import { KINDS } from '../data/kinds.js';
-import { isMember, portLabel } from '../data/topology.js';
-import { PROTOCOLS, pathOfTrace, traceRequest } from '../data/trace.js';
+import { isListed } from '../data/kinds.js';
+import { FIELDS, PROTOCOLS, findPorts, leadsBetween, nodeOfStep, pathOfTrace, portText, suggestions, traceRequest } from '../data/trace.js';
 import { data, link, notice } from './parts.js';
 
-const OFFERED = 400;
+const KEPT = 20; // answers, for Back and Forward
+/** @type {Object<string, [string, string]>} */
 const RESULTS = { pass: ['ok', 'passes'], drop: ['bad', 'dropped'], change: ['change', 'changed'], info: ['info', 'information'] };
+/** @type {Object<string, [string, string]>} */
 const VERDICTS = { delivered: ['ok', 'Delivered'], dropped: ['bad', 'Dropped'], unknown: ['unknown', 'Unknown'] };
 
 export class TraceView {
-  /** @param {{api: any, store: any, canvas: any, nodeKey: (kind: string, id: string) => string}} options */
-  constructor({ api, store, canvas, nodeKey }) {
-    Object.assign(this, { api, store, canvas, nodeKey });
-    this.labels = new Map(); // text in the form → id of a port
+  /**
+   * @param {{api: import('../data/api.js').Api, derived: import('../data/derived.js').Derived, canvas: any,
+   *   nodeKey: (kind: string, id: string) => string}} options
+   */
+  constructor({ api, derived, canvas, nodeKey }) {
+    this.api = api;
+    this.derived = derived;
+    this.canvas = canvas;
+    this.nodeKey = nodeKey;
+    /** The answers by the link to them. @type {Map<string, any>} */
+    this.answers = new Map();
+    this.place = '';
     this.choices = h('datalist', { id: 'trace-ports' });
     this.form = this.buildForm();
     this.result = h('div', { class: 'trace-result', 'aria-live': 'polite' });
     this.element = h('aside', { class: 'panel trace-panel', 'aria-label': 'Packet trace' },
       h('header', { class: 'panel-head' }, h('div', { class: 'grow' }, h('h2', {}, 'Trace a packet'),
         h('p', { class: 'muted' }, 'What happens to a packet now, step by step.'))),
-      h('div', { class: 'panel-body' }, this.form, this.result));
+      h('div', { class: 'panel-body', tabindex: 0, role: 'region', 'aria-label': 'Trace' }, this.form, this.result));
   }
 
   buildForm() {
-    const input = (name, label, hint, more = {}) => h(
+    const input = (/** @type {string} */ name, /** @type {string} */ label, /** @type {string} */ hint, /** @type {any} */ more = {}) => h(
       'label', { class: `field-${name}` }, h('span', {}, label),
       h('input', { name, type: 'text', placeholder: hint, autocomplete: 'off', spellcheck: 'false', ...more }),
       h('small', { class: 'field-error', id: `error-${name}` }),
     );
-    const select = (name, label, options) => h(
+    const select = (/** @type {string} */ name, /** @type {string} */ label, /** @type {string[][]} */ options) => h(
       'label', { class: `field-${name}` }, h('span', {}, label),
       h('select', { name }, options.map(([value, text]) => h('option', { value }, text))),
     );
+    const offer = { list: 'trace-ports', on: { input: (/** @type {any} */ event) => this.offer(event.currentTarget), focus: (/** @type {any} */ event) => this.offer(event.currentTarget) } };
     const form = h('form', { class: 'trace-form', novalidate: true },
       this.choices,
-      input('from', 'Source', 'port, address or “external”', { list: 'trace-ports' }),
-      input('to', 'Destination', 'port or address', { list: 'trace-ports' }),
+      input('from', 'Source', 'port, address or “external”', offer),
+      input('to', 'Destination', 'port or address', offer),
       h('div', { class: 'row' },
         select('protocol', 'Protocol', PROTOCOLS.map((name) => [name, name.toUpperCase()])),
         input('port', 'Port', '80', { inputmode: 'numeric' })),
-      h('details', {}, h('summary', {}, 'More'),
+      h('details', { class: 'more' }, h('summary', {}, 'More'),
         h(
           'div', { class: 'row' },
           select('version', 'IP version', [['', 'any'], ['4', 'IPv4'], ['6', 'IPv6']]),
@@ -54,47 +64,75 @@ export class TraceView {
         ),
         h('label', { class: 'check' }, h('input', { name: 'flows', type: 'checkbox' }), h('span', {}, 'Show flows and rules'))),
       h('button', { type: 'submit', class: 'primary' }, icon('trace'), 'Trace'));
-    const ports = () => { form.querySelector('.field-port').hidden = form.elements.protocol.value === 'icmp'; };
-    form.elements.protocol.addEventListener('change', ports);
-    ports();
-    form.addEventListener('submit', (event) => {
+    this.ports = () => { form.querySelector('.field-port').hidden = form.elements.protocol.value === 'icmp'; };
+    form.elements.protocol.addEventListener('change', this.ports);
+    this.ports();
+    form.addEventListener('submit', (/** @type {Event} */ event) => {
       event.preventDefault();
       this.submit();
     });
     return form;
   }
 
-  /** New data: the ports that the form offers. */
-  update() {
-    const ports = this.store.all('port').filter(isMember);
-    this.labels.clear();
-    for (const port of ports) this.labels.set(this.textOf(port), port.id);
-    const texts = [...this.labels.keys()].sort((a, b) => a.localeCompare(b, 'en', { numeric: true })).slice(0, OFFERED);
-    const key = texts.join('\n');
-    if (key === this.offered) return;
-    this.offered = key;
-    put(this.choices, h('option', { value: 'external' }), texts.map((value) => h('option', { value })));
+  /** @param {string} text */
+  find(text) {
+    return findPorts(text, this.derived.store.tables.port);
   }
 
+  /** @param {any} port */
   textOf(port) {
-    const address = port.fixed_ips?.[0]?.ip_address;
-    const label = portLabel(port);
-    return `${label} (${address ?? shortId(port.id)})`;
+    return portText(port, this.derived.store.tables, this.derived.projectName);
   }
 
-  /** Values of a deep link: ids of ports become their texts. */
-  fill(params) {
-    for (const name of ['from', 'to', 'protocol', 'port']) {
-      if (!(name in params)) continue;
-      const port = this.store.get('port', params[name]);
-      this.form.elements[name].value = port ? this.textOf(port) : params[name];
+  /** Offers ports for what is typed, of all ports. @param {any} field */
+  offer(field) {
+    const texts = suggestions(field.value.replace(/ \(.*$/, ''), this.derived.store.tables.port).map((port) => this.textOf(port));
+    patch(this.choices, h('option', { value: 'external' }), texts.map((value) => h('option', { value })));
+  }
+
+  /**
+   * Shows the trace of a place: fills the form, and runs the trace unless its answer is known.
+   *
+   * @param {Object<string, string>} params
+   */
+  open(params) {
+    const place = this.placeOf(params);
+    if (place === this.place) return;
+    this.place = place;
+    const { elements } = this.form;
+    for (const name of FIELDS) {
+      if (name === 'flows') elements.flows.checked = Boolean(params.flows);
+      else if (elements[name].tagName === 'SELECT') elements[name].value = params[name] ?? elements[name].options[0].value;
+      else elements[name].value = this.textOfEnd(name, params[name] ?? '');
     }
-    this.form.elements.protocol.dispatchEvent(new Event('change'));
+    if (params.size || params.version || params.flows) this.form.querySelector('details').open = true;
+    this.ports?.();
+    this.showErrors({});
+    this.clear();
+    const known = this.answers.get(place);
+    if (known) this.show(known);
+    else if (params.from && params.to) this.run();
   }
 
-  /** A click on a port of the graph fills the first end that is empty, else the destination. */
+  /** @param {string} name @param {string} value */
+  textOfEnd(name, value) {
+    const port = name === 'from' || name === 'to' ? this.derived.store.get('port', value) : null;
+    return port ? this.textOf(port) : value;
+  }
+
+  /** @param {Object<string, string>} params */
+  placeOf(params) {
+    return formatPlace({ view: 'trace', params: Object.fromEntries(FIELDS.map((name) => [name, params[name] ?? ''])) });
+  }
+
+  clear() {
+    put(this.result);
+    this.canvas.showPath(null);
+  }
+
+  /** A click on a port of the graph fills the first end that is empty, else the destination. @param {string} key */
   pick(key) {
-    const port = key.startsWith('port:') ? this.store.get('port', key.slice(5)) : null;
+    const port = key.startsWith('port:') ? this.derived.store.get('port', key.slice(5)) : null;
     if (!port) return;
     const { from, to } = this.form.elements;
     const target = from.value.trim() ? to : from;
@@ -102,39 +140,69 @@ export class TraceView {
     announce(`${target === from ? 'Source' : 'Destination'}: ${target.value}`);
   }
 
-  findPort(text) {
-    if (this.store.get('port', text)) return text;
-    return this.labels.get(text) ?? null;
-  }
-
-  async submit() {
-    const given = Object.fromEntries(new FormData(this.form));
-    const { body, errors } = traceRequest(given, (text) => this.findPort(text));
+  /** @param {Object<string, string>} errors */
+  showErrors(errors) {
     for (const element of this.form.querySelectorAll('input[type=text]')) {
       const text = errors[element.name] ?? '';
       this.form.querySelector(`#error-${element.name}`).textContent = text;
-      element.toggleAttribute('aria-invalid', Boolean(text));
-      if (text) element.setAttribute('aria-describedby', `error-${element.name}`);
+      if (text) {
+        element.setAttribute('aria-invalid', 'true');
+        element.setAttribute('aria-describedby', `error-${element.name}`);
+      } else {
+        element.removeAttribute('aria-invalid');
+        element.removeAttribute('aria-describedby');
+      }
     }
     const [wrong] = Object.keys(errors);
-    if (wrong) {
-      this.form.elements[wrong].focus();
+    if (wrong) this.form.elements[wrong].focus();
+    return Boolean(wrong);
+  }
+
+  given() {
+    return /** @type {Object<string, any>} */ (Object.fromEntries(new FormData(this.form)));
+  }
+
+  /** The place of what the form asks: it has ids, not names. */
+  submit() {
+    const given = this.given();
+    const { body: { trace }, errors } = traceRequest(given, (text) => this.find(text));
+    if (this.showErrors(errors)) {
+      this.clear();
+      this.place = '';
       return;
     }
-    const ends = { from: this.findPort(given.from) ?? given.from, to: this.findPort(given.to) ?? given.to };
-    history.replaceState(
-      null, '',
-      formatPlace({ view: 'trace', params: { ...ends, protocol: given.protocol, port: given.protocol === 'icmp' ? '' : given.port } }),
-    );
+    const params = {
+      from: trace.source_port_id ?? trace.source_address ?? trace.source,
+      to: trace.destination_port_id ?? trace.destination_address,
+      protocol: trace.protocol, port: trace.destination_port ?? '', size: given.size, version: given.version, flows: trace.flows ? '1' : '',
+    };
+    const place = this.placeOf(params);
+    this.answers.delete(place);
+    if (formatPlace({ view: 'trace', params }) === location.hash) {
+      this.place = place;
+      this.run();
+    } else {
+      this.place = '';
+      location.hash = place;
+    }
+  }
+
+  async run() {
+    const { place } = this;
+    const { body, errors } = traceRequest(this.given(), (text) => this.find(text));
+    if (this.showErrors(errors)) return;
     const button = this.form.querySelector('[type=submit]');
     button.disabled = true;
     this.canvas.showPath(null);
     put(this.result, h('p', { class: 'muted busy' }, 'Asking the hosts on the path…'));
     try {
       const { trace } = await this.api.request('POST', 'v2.0/traces', { body });
-      this.show(trace);
+      this.answers.set(place, trace);
+      if (this.answers.size > KEPT) this.answers.delete(/** @type {string} */ (this.answers.keys().next().value));
+      if (place === this.place) this.show(trace);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
+      if (place !== this.place) return;
       const missing = error.status === 404 && !/port|address|could not be found/i.test(error.message);
       put(this.result, notice(missing ? 'info' : 'bad', missing ? 'This server has no packet traces.' : error.message));
     } finally {
@@ -142,10 +210,13 @@ export class TraceView {
     }
   }
 
+  /** @param {any} trace */
   show(trace) {
     const [name, word] = VERDICTS[trace.verdict] ?? VERDICTS.unknown;
-    const networkOf = (key) => (key.startsWith('port:') ? `network:${this.store.get('port', key.slice(5))?.network_id ?? ''}` : '');
-    this.canvas.showPath(pathOfTrace(trace, this.nodeKey, networkOf));
+    const { store, topology } = this.derived;
+    this.canvas.showPath(pathOfTrace(trace, {
+      nodeOf: nodeOfStep(store, this.nodeKey), between: leadsBetween(topology, (id) => store.get('port', id)),
+    }));
     put(this.result,
       h(
         'div', { class: `verdict is-${name}` }, icon(name),
@@ -163,6 +234,7 @@ export class TraceView {
       this.steps('Path', trace.steps), this.returnPath(trace));
   }
 
+  /** @param {any} trace */
   returnPath(trace) {
     if (!trace.return_steps?.length && !trace.return_verdict) return null;
     const [name, word] = VERDICTS[trace.return_verdict] ?? VERDICTS.unknown;
@@ -177,6 +249,7 @@ export class TraceView {
     );
   }
 
+  /** @param {string} title @param {any} entries */
   texts(title, entries) {
     const lines = (Array.isArray(entries) ? entries : []).map((entry) => (typeof entry === 'string' ? entry : entry.text ?? JSON.stringify(entry)));
     return lines.length ? h(
@@ -185,18 +258,21 @@ export class TraceView {
     ) : null;
   }
 
+  /** Numbered as on the graph. @param {string} title @param {any[]} steps */
   steps(title, steps) {
     if (!steps?.length) return null;
+    /** @type {string | null} */
     let host = null;
-    return [title ? h('h3', {}, title) : null, h('ol', { class: 'steps' }, steps.map((step) => {
+    return [title ? h('h3', {}, title) : null, h('ol', { class: `steps${title ? ' numbered' : ''}` }, steps.map((step, at) => {
       const [name, word] = RESULTS[step.result] ?? RESULTS.info;
       const head = step.host && step.host !== host ? h('p', { class: 'step-host' }, icon('host'), data(step.host)) : null;
       host = step.host || host;
-      const known = step.resource_type in KINDS && this.store.get(step.resource_type, step.resource_id);
-      return h('li', { class: `step is-${name}` }, head, h('div', { class: 'step-line' }, h('span', { class: `state state-${name}` }, icon(name, word)),
+      const known = isListed(step.resource_type ?? '') && this.derived.store.get(step.resource_type, step.resource_id);
+      return h('li', { class: `step is-${name}` }, head, h('div', { class: 'step-line' },
+        h('span', { class: 'step-number', 'aria-hidden': 'true' }, String(at + 1)), h('span', { class: `state state-${name}` }, icon(name, word)),
         h('div', { class: 'grow' }, h('p', {}, data(step.text)),
           known ? link(step.resource_type, step.resource_id, step.resource_name) : step.resource_name ? h('small', { class: 'muted' }, data(step.resource_name)) : null,
-          step.flows?.length ? h('pre', { class: 'flows' }, step.flows.map(clean).join('\n')) : null)));
+          step.flows?.length ? h('pre', { class: 'flows', tabindex: 0 }, step.flows.map(clean).join('\n')) : null)));
     }))];
   }
 }

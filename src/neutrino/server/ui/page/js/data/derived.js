@@ -1,0 +1,107 @@
+/** What is derived from the data, computed again only if what it depends on has changed. */
+
+import { problemsOf, totals } from './health.js';
+import { buildHosts, buildTunnels, silentHosts } from './hosts.js';
+import { indexFindings, stateOf } from './states.js';
+import { buildTopology } from './topology.js';
+import { subnetUsage } from './usage.js';
+
+export class Derived {
+  /**
+   * @param {import('./store.js').Store} store
+   * @param {{projectName: (id: string) => string, project: string | null}} options project: of the caller, or null if the caller
+   *   sees the ports of all projects
+   */
+  constructor(store, { projectName, project }) {
+    this.store = store;
+    this.projectName = projectName;
+    this.project = project;
+    /** Documents of the server: the status, and address usage. */
+    /** @type {any | null} */
+    this.status = null;
+    /** @type {any[] | null} */
+    this.availability = null;
+    this.editions = { status: 0, servers: 0, availability: 0 };
+    /** @type {Map<string, {at: string, value: any}>} */
+    this.known = new Map();
+  }
+
+  /** @param {any} status */
+  setStatus(status) {
+    const before = JSON.stringify([this.status?.problems, this.status?.notes, this.status?.ports]);
+    this.status = status;
+    this.editions.servers += 1;
+    if (JSON.stringify([status?.problems, status?.notes, status?.ports]) !== before) this.editions.status += 1;
+  }
+
+  /** @param {any[] | null} availability */
+  setAvailability(availability) {
+    this.availability = availability;
+    this.editions.availability += 1;
+  }
+
+  /** A text that changes with these editions. @param {...string} names */
+  editionOf(...names) {
+    const own = /** @type {Object<string, number>} */ (this.editions);
+    return names.map((name) => own[name] ?? this.store.editions[name]).join(' ');
+  }
+
+  /**
+   * @template T
+   * @param {string} name
+   * @param {string[]} dependencies
+   * @param {() => T} compute
+   * @returns {T}
+   */
+  memo(name, dependencies, compute) {
+    const at = this.editionOf(...dependencies);
+    const known = this.known.get(name);
+    if (known?.at === at) return known.value;
+    const value = compute();
+    this.known.set(name, { at, value });
+    return value;
+  }
+
+  get topology() {
+    return this.memo('topology', ['network', 'subnet', 'router', 'port', 'floatingip'], () => buildTopology(this.store.tables));
+  }
+
+  get agents() {
+    return this.memo('agents', ['agent'], () => [...this.store.agents.values()]);
+  }
+
+  get hosts() {
+    return this.memo('hosts', ['agent', 'port'], () => buildHosts(this.agents, this.store.all('port')));
+  }
+
+  get tunnels() {
+    return this.memo('tunnels', ['agent', 'port', 'network'], () => buildTunnels(this.hosts, this.store.tables.network));
+  }
+
+  get usageList() {
+    return this.memo('usageList', ['subnet', 'network', 'port', 'availability'], () =>
+      subnetUsage(this.store.tables, this.availability, this.project));
+  }
+
+  get usage() {
+    return this.memo('usage', ['subnet', 'network', 'port', 'availability'], () => new Map(this.usageList.map((each) => [each.id, each])));
+  }
+
+  get problems() {
+    return this.memo('problems', ['status', 'port', 'router', 'floatingip'], () => problemsOf(this.store.tables, this.status));
+  }
+
+  get totals() {
+    return totals(this.problems);
+  }
+
+  /** @returns {import('./states.js').Facts} */
+  get facts() {
+    return this.memo('facts', ['status', 'agent'], () => ({ findings: indexFindings(this.status), silent: silentHosts(this.agents) }));
+  }
+
+  /** The state of an object, the same in all views. @param {string} kind @param {any} object */
+  state(kind, object) {
+    return stateOf(kind, object, this.facts);
+  }
+}
