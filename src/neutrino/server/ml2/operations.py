@@ -81,7 +81,8 @@ class Mechanisms:
                 LOG.exception("mechanism driver %s failed in %s of %s", driver, name, context.current.get("id"))
                 failed.append(driver)
         if failed:
-            raise errors.MechanismDriverError(method=name, drivers=", ".join(failed))
+            what = f"{name} of {context.current.get('id')}"
+            raise errors.MechanismDriverError(method=what, drivers=", ".join(failed))
 
 
 _LEVELS = "levels", "original_levels"

@@ -5,6 +5,7 @@ from importlib import metadata
 
 from neutron_lib.plugins import constants, directory
 from oslo_config import cfg
+from oslo_service import backend
 
 from neutrino.configuration.options import DEFAULT, Configuration, Option
 from neutrino.errors import RefusedToStart
@@ -21,6 +22,8 @@ def adapted(conf: cfg.ConfigOpts, point: metadata.EntryPoint) -> Adapted:
     provided.install()
     callbacks.watch_subscriptions()
     directory.add_plugin(constants.CORE, PLUGIN)
+    # Not eventlet's, which is oslo.service's default, and would need green threads in the whole server.
+    backend.register_backend_default_hook(lambda: backend.BackendType.THREADING)
     read_options(conf)
     _of_libraries.update(_options() if not _of_libraries else ())
     try:
