@@ -84,7 +84,7 @@ class NamedObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectsWithProblems:
-    """API objects with a problem, at most NAMED of each kind."""
+    """API objects with a problem, at most `Facts.most` of each kind."""
 
     ports_with_failed_binding: Sequence[NamedObject] = ()
     ports_not_wired: Sequence[NamedObject] = ()
@@ -104,6 +104,7 @@ class Facts:
 
     now: float  # of this server's clock
     down_time: float  # seconds without a report after which an agent is dead
+    most: int = NAMED  # objects of one problem that are listed
     dialect: str
     server_version: str
     round_trip: float  # seconds

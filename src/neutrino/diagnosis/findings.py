@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from neutrino.diagnosis import host_findings, machine_problems, object_problems, server_problems
-from neutrino.diagnosis.facts import BINDING_FAILED, FEED_PROCESS, NAMED, Disk, Facts, NamedObject
+from neutrino.diagnosis.facts import BINDING_FAILED, FEED_PROCESS, Disk, Facts, NamedObject
 from neutrino.diagnosis.problems import SEVERITIES, Finding, Problem
 
 FULL_DISK: Final = 2**20  # bytes: SQLite may have a little room in its log, and soon has not
@@ -66,17 +66,21 @@ def _processes(facts: Facts) -> Iterator[Finding]:
 
 
 def _objects(facts: Facts) -> Iterator[Finding]:
-    named = facts.named
+    named, most = facts.named, facts.most
     failed = sum(number for _, vif_type, number in facts.ports if vif_type == BINDING_FAILED)
     problems = object_problems
-    yield from _listed(problems.BINDING_FAILED, "port", named.ports_with_failed_binding, "the binding failed", failed)
+    yield from _listed(
+        most, problems.BINDING_FAILED, "port", named.ports_with_failed_binding, "the binding failed", failed
+    )
     text = "it has DHCP, and no DHCP agent serves it"
-    yield from _listed(problems.NETWORK_WITHOUT_DHCP, "network", named.networks_without_dhcp, text)
-    yield from _listed(problems.ROUTER_NOT_SCHEDULED, "router", named.routers_not_scheduled, "no L3 agent hosts it")
+    yield from _listed(most, problems.NETWORK_WITHOUT_DHCP, "network", named.networks_without_dhcp, text)
+    yield from _listed(
+        most, problems.ROUTER_NOT_SCHEDULED, "router", named.routers_not_scheduled, "no L3 agent hosts it"
+    )
     text = "all of its DHCP agents are disabled"
-    yield from _listed(problems.NETWORK_OF_DISABLED_AGENTS, "network", named.networks_of_disabled_agents, text)
+    yield from _listed(most, problems.NETWORK_OF_DISABLED_AGENTS, "network", named.networks_of_disabled_agents, text)
     text = "all of its L3 agents are disabled"
-    yield from _listed(problems.ROUTER_OF_DISABLED_AGENTS, "router", named.routers_of_disabled_agents, text)
+    yield from _listed(most, problems.ROUTER_OF_DISABLED_AGENTS, "router", named.routers_of_disabled_agents, text)
     for router in named.ha_routers:
         number = router.active_instances
         problem = problems.ROUTER_ACTIVE_TWICE if number else problems.ROUTER_NOT_ACTIVE
@@ -87,12 +91,14 @@ def _objects(facts: Facts) -> Iterator[Finding]:
         ("floatingip", named.floatingips_in_error),
         ("port", named.ports_in_error),
     ):
-        yield from _listed(problems.OBJECT_ERROR, kind, objects, "its status is ERROR")
-    yield from _listed(problems.PORT_NOT_WIRED, "port", named.ports_not_wired, "its host has not reported it as up")
+        yield from _listed(most, problems.OBJECT_ERROR, kind, objects, "its status is ERROR")
+    yield from _listed(
+        most, problems.PORT_NOT_WIRED, "port", named.ports_not_wired, "its host has not reported it as up"
+    )
 
 
 def _listed(
-    problem: Problem, kind: str, objects: Sequence[NamedObject], what: str, total: int | None = None
+    most: int, problem: Problem, kind: str, objects: Sequence[NamedObject], what: str, total: int | None = None
 ) -> Iterator[Finding]:
     """Yield a finding on each of the objects, and one on those that are not listed."""
     for item in objects:
@@ -100,7 +106,7 @@ def _listed(
         yield problem(f"{kind} {_name(item)}{where}: {what}", kind, item.id, item.host)
     if total is not None and total > len(objects):
         yield problem(f"{total - len(objects)} more {kind}s: {what}", kind)
-    elif total is None and len(objects) == NAMED:
+    elif total is None and len(objects) == most:
         yield problem(f"possibly more {kind}s: {what}", kind)
 
 

@@ -30,7 +30,7 @@ def document(facts: Facts, findings: Sequence[Finding], page: Page) -> Object:
     problems = [finding for finding in findings if finding.severity != NOTE]
     # Pages are cut by comparing names here. Databases collate differently, some ignoring case: hosts would be left out.
     agents = sorted(facts.agents, key=lambda agent: (agent.host, agent.agent_type))
-    hosts = [_host(name, list(group), facts) for name, group in groupby(agents, key=lambda agent: agent.host)]
+    hosts = [host_document(name, list(group), facts) for name, group in groupby(agents, key=lambda agent: agent.host)]
     _add_problems(hosts, problems)
     listed = [host for host in hosts if _is_listed(host, page)]
     feeds = [_process(process, facts) for process in facts.processes if process.kind == FEED_PROCESS]
@@ -91,7 +91,7 @@ def _process(process: ProcessRow, facts: Facts) -> Object:
     return {**asdict(process), "details": details, "seen_seconds_ago": age, "alive": facts.is_running(process)}
 
 
-def _host(name: str, agents: Sequence[AgentRow], facts: Facts) -> Object:
+def host_document(name: str, agents: Sequence[AgentRow], facts: Facts) -> Object:
     is_alive = all(facts.is_alive(agent) for agent in agents)
     return {
         "name": name,

@@ -54,6 +54,7 @@ from neutrino.server.scheduling.scheduler import AgentScheduler, Sweeper
 from neutrino.server.securitygroups.default_rules import DefaultRules
 from neutrino.server.securitygroups.default_statefulness import DefaultStatefulness
 from neutrino.server.services import ResourcePlugin, Services, ignore
+from neutrino.server.status.health import Assessor, HealthRoutes
 from neutrino.server.status.processes import ProcessSweep, ServerProcess
 from neutrino.server.status.routes import Status
 from neutrino.server.trace import plugin as traces
@@ -117,6 +118,7 @@ def assemble(conf: Configuration) -> Server:
         *Changes(db, _by_kind(one.resource for one in served)).routes(authorizer),
         *tags.tag_routes(db, authorizer, notify, tagged),
         *Status(db, registry).routes(authorizer),
+        *HealthRoutes(db, Assessor(db, registry)).routes(authorizer),
         *placement_routes(db, authorizer, notify, dhcp, core.networks, partial(agents.serving, NETWORKS)),
         *(route for plugin in service_plugins.values() for route in plugin.routes(authorizer)),
         *resource_routes(pipeline, served),

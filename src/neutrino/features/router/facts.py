@@ -7,12 +7,12 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.diagnosis.facts import NAMED, Facts
+from neutrino.diagnosis.facts import Facts
 from neutrino.features.router.tables import floatingips, router_l3_agents, router_ports, routers
 from neutrino.model.routing import ACTIVE
 from neutrino.server.db.tables import agents
 from neutrino.server.hosts.registry import timestamp
-from neutrino.server.status.reader import Query, counts, named, objects
+from neutrino.server.status.reader import MOST, Query, counts, named, objects
 
 ELECTION_SECONDS: Final = 60  # until an instance of a new HA router has to be active
 _FLOATING_IPS = sa.select(floatingips.c.status, sa.func.count()).group_by(floatingips.c.status)
@@ -57,14 +57,15 @@ _PROBLEMS: Mapping[str, Query] = {
         sa.or_(_instances.c.active_instances > 1, sa.and_(_instances.c.active_instances == 0, sa.not_(_not_elected)))
     )
     .order_by(_instances.c.id)
-    .limit(NAMED),
+    .limit(MOST),
     "routers_in_error": named(routers).where(routers.c.status == "ERROR"),
     "floatingips_in_error": named(floatingips, name="floating_ip_address").where(floatingips.c.status == "ERROR"),
 }
 
 
 def add_facts(connection: Connection, facts: Facts) -> Facts:
-    problems = objects(connection, _PROBLEMS, elected_since=timestamp(facts.now - ELECTION_SECONDS))
+    elected_since = timestamp(facts.now - ELECTION_SECONDS)
+    problems = objects(connection, _PROBLEMS, elected_since=elected_since, most=facts.most)
     return replace(
         facts,
         routers=[(row[0], bool(row[1]), bool(row[2]), row[3]) for row in connection.execute(_ROUTERS)],

@@ -64,6 +64,9 @@ class Endpoint:
             if_match=req.get_header("If-Match") or "",
         )
         reply = self.handlers[req.method](request)
+        if reply.etag and (reply := _revalidated(resp, reply, req.get_header("If-None-Match") or "")).body is None:
+            write(resp, reply)
+            return
         if reply.compressible and self.compress_from:
             reply = _negotiated(resp, reply, req.get_header("Accept-Encoding") or "", self.compress_from)
         write(resp, reply)
@@ -99,6 +102,18 @@ def write(resp: falcon.Response, reply: Reply) -> None:
         else:
             resp.data = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
         resp.content_type = "application/json"
+
+
+def _revalidated(resp: falcon.Response, reply: Reply, known: str) -> Reply:
+    """The answer, or 304 if the client has it. The tag is weak: compressed answers have the same one."""
+    resp.set_header("ETag", f'W/"{reply.etag}"')
+    resp.set_header("Cache-Control", "private, no-cache")
+    tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}
+    if f'"{reply.etag}"' not in tags and "*" not in tags:
+        return reply
+    if reply.compressible:
+        resp.append_header("Vary", compression.VARY)
+    return Reply(304)
 
 
 def _negotiated(resp: falcon.Response, reply: Reply, accepted: str, least: int) -> Reply:

@@ -53,6 +53,7 @@ class Reply:
     status: int
     body: object = None  # a JSON value, or its encoding: bytes, or a deque of them
     compressible: bool = False  # it has no secrets: see server/compression.py
+    etag: str = ""  # of its content: equal ones are answered with 304
 
 
 @dataclass(frozen=True, slots=True)

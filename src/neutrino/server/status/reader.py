@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import fields
+from typing import Final
 
 import msgspec
 import sqlalchemy as sa
@@ -50,8 +51,11 @@ _SUBNETS = sa.select(sa.func.count()).select_from(subnets)
 # --- objects with a problem -------------------------------------------------------------------------------------------
 
 
+MOST: Final[sa.BindParameter[int]] = sa.bindparam("most", NAMED, type_=sa.Integer)  # the limit of these queries
+
+
 def named(table: sa.Table, *more: sa.ColumnElement[object], name: str = "name") -> Query:
-    return sa.select(table.c.id, table.c[name].label("name"), *more).order_by(table.c.id).limit(NAMED)
+    return sa.select(table.c.id, table.c[name].label("name"), *more).order_by(table.c.id).limit(MOST)
 
 
 _serves_dhcp = sa.exists().where(subnets.c.network_id == networks.c.id, subnets.c.enable_dhcp)
@@ -78,8 +82,10 @@ _NAMED: Mapping[str, Query] = {
 }
 
 
-def read(db: Database, now: float, down_time: float) -> Facts:
-    """Read the facts. `down_time`: seconds without a report after which an agent is dead."""
+def read(db: Database, now: float, down_time: float, most: int = NAMED) -> Facts:
+    """Read the facts, with at most so many objects of a problem. `down_time`: seconds without a report after which an
+    agent is dead.
+    """
     with db.read() as connection:
         # A connection that was idle is checked or opened by the first query, which is not measured.
         connection.execute(_PING).scalar()
@@ -92,6 +98,7 @@ def read(db: Database, now: float, down_time: float) -> Facts:
         facts = Facts(
             now=now,
             down_time=down_time,
+            most=most,
             dialect=db.dialect,
             server_version=".".join(map(str, connection.dialect.server_version_info or ())),
             round_trip=round_trip,
@@ -105,7 +112,7 @@ def read(db: Database, now: float, down_time: float) -> Facts:
             ports=[(row[0], row[1], row[2]) for row in connection.execute(_PORTS)],
             networks=counts(connection, _NETWORKS),
             subnets=connection.execute(_SUBNETS).scalar() or 0,
-            named=ObjectsWithProblems(**objects(connection, _NAMED)),
+            named=ObjectsWithProblems(**objects(connection, _NAMED, most=most)),
             disk=_disk(db.url.database) if db.dialect == "sqlite" else None,
         )
         for add in (feature.facts for feature in features.installed() if feature.facts is not None):
@@ -113,7 +120,9 @@ def read(db: Database, now: float, down_time: float) -> Facts:
         return facts
 
 
-def objects(connection: Connection, queries: Mapping[str, Query], **parameters: str) -> dict[str, list[NamedObject]]:
+def objects(
+    connection: Connection, queries: Mapping[str, Query], **parameters: str | int
+) -> dict[str, list[NamedObject]]:
     """The objects with a problem, by problem."""
     return {
         problem: [NamedObject(**row) for row in connection.execute(query, parameters).mappings()]
@@ -130,8 +139,10 @@ def _disk(path: str | None) -> Disk | None:
     return Disk(str(path), blocks * status.f_frsize, bool(status.f_flag & os.ST_RDONLY))
 
 
-def counts(connection: Connection, query: sa.Select[str, int]) -> dict[str, int]:
-    return {row[0]: row[1] for row in connection.execute(query)}
+def counts(
+    connection: Connection, query: sa.Select[str, int], parameters: Mapping[str, str] | None = None
+) -> dict[str, int]:
+    return {row[0]: row[1] for row in connection.execute(query, parameters)}
 
 
 def _decoded(text: str) -> Object:
