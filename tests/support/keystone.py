@@ -1,19 +1,16 @@
 """A Keystone for the tests: the real one, with SQLite and Fernet tokens."""
 
-import base64
 import contextlib
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import requests
 
+from neutrino.lab.keystone import PROGRAM, REGION, bootstrap_environment, write_config
 from tests.support.ports import free_port, listening
 from tests.support.process import TemporaryServer
-
-REGION = "RegionOne"
 
 
 class Keystone(TemporaryServer):
@@ -40,17 +37,10 @@ class Keystone(TemporaryServer):
         self._session.trust_env = False  # no proxy of the environment for loopback
 
     def start(self) -> None:
-        program = Path(__file__).with_name("keystone_server.py")
         self.spawn(
             # -P: else keystone.py in the program's directory hides the package keystone.
-            [sys.executable, "-P", program, self._write_config(), self.host, str(self.port)],
-            {
-                "OS_BOOTSTRAP_PASSWORD": self.admin_password,
-                "OS_BOOTSTRAP_REGION_ID": REGION,
-                "OS_BOOTSTRAP_PUBLIC_URL": self.url,
-                "OS_BOOTSTRAP_INTERNAL_URL": self.url,
-                "OS_BOOTSTRAP_ADMIN_URL": self.url,
-            },
+            [sys.executable, "-P", PROGRAM, write_config(self.directory), self.host, str(self.port)],
+            bootstrap_environment(self.url, self.admin_password),
             ready=lambda: listening(self.port, self.host),
         )
         self._session.headers["X-Auth-Token"] = self.token("admin", self.admin_password, "admin")
@@ -142,31 +132,6 @@ class Keystone(TemporaryServer):
         answer = self._session.request(method, f"{self.url}/{path}", timeout=30, **arguments)
         _check(answer)
         return answer.json() if answer.content else None
-
-    def _write_config(self) -> Path:
-        # As "keystone-manage fernet_setup" does, without the seconds that it takes to start.
-        for repository in ("fernet-keys", "credential-keys"):
-            self.mkdir(repository)
-            for name in ("0", "1"):
-                self.write(f"{repository}/{name}", base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())
-        return self.write(
-            "keystone.conf",
-            "[database]\n"
-            f"connection = sqlite:///{self.directory}/keystone.db\n"
-            "sqlite_synchronous = false\n"
-            # Without caching each request reads some 70 rows; with one process, an in-memory cache is never stale.
-            "[cache]\n"
-            "backend = dogpile.cache.memory_pickle\n"
-            "[fernet_tokens]\n"
-            f"key_repository = {self.directory}/fernet-keys\n"
-            "[fernet_receipts]\n"
-            f"key_repository = {self.directory}/fernet-keys\n"
-            "[credential]\n"
-            f"key_repository = {self.directory}/credential-keys\n"
-            "[identity]\n"
-            # The lowest cost of bcrypt: these passwords protect nothing.
-            "password_hash_rounds = 4\n",
-        )
 
 
 def _check(answer: requests.Response) -> None:

@@ -55,8 +55,7 @@ class Lab(BaseLab):
 
     def spawn_server(self) -> None:
         if self.processes.pid(SERVER) is None:
-            files = [self.paths.server / "neutrino.conf", *self.settings.server_config_files]
-            options = [word for file in files for word in ("--config-file", str(file))]
+            options = [word for file in self.server_config_files() for word in ("--config-file", str(file))]
             self._launch(SERVER, ["server", *options], mark=(mark(self.paths.state), str(self.paths.mark)))
 
     def _launch(self, name: str, argv: Sequence[str], **namespaces: Any) -> None:

@@ -24,7 +24,8 @@ from neutrino.lab.demo import demo
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.ovs import DATABASE, SWITCH
 from neutrino.lab.instances.instances import Instances, VmOptions
-from neutrino.lab.lab import SERVER, Lab
+from neutrino.lab.keystone import USERS, find_python
+from neutrino.lab.lab import KEYSTONE, SERVER, Lab
 from neutrino.lab.settings import NETDEV, LabSettings, check, underlay_address
 from neutrino.model.objects import Object
 
@@ -32,7 +33,7 @@ HOST_COLUMNS = ("HOST", "UNDERLAY", "AGENT", "PROCESS", "OPEN VSWITCH", "VMS")
 VM_COLUMNS = ("VM", "HOST", "PORT", "ADDRESSES", "STATUS")
 _output = partial(print, flush=True)
 NEXT_STEPS = """
-The API is on {url}, without authentication. In this or another terminal:
+The API is on {url}, {authentication}. In this or another terminal:
 
   export OS_CLIENT_CONFIG_FILE={clouds} OS_CLOUD=neutrino
   {openstack} network create blue
@@ -64,12 +65,15 @@ def lab(args: argparse.Namespace) -> int | None:
 
 def _up(args: argparse.Namespace) -> None:
     unwind_on_sigterm()
-    settings = msgspec.convert(vars(args), LabSettings)
+    python = find_python(args.keystone) if args.keystone is not None else ""
+    settings = msgspec.convert({**vars(args), "keystone": python}, LabSettings)
     lab = Lab(args.state, settings)
     check(settings)
     preflight.check_files([*settings.server_config_files, *settings.agent_config_files])
     build.check_unused(lab.paths)  # before the port, which the existing lab is likely to use
     preflight.check_lab(settings.port, settings.datapath)
+    if python:
+        preflight.check_port("127.0.0.1", settings.keystone_port, "stop what listens there, or use another --port")
     build.up(lab, _output)
     _output(_next_steps(lab))
 
@@ -79,6 +83,9 @@ def _next_steps(lab: Lab) -> str:
     state = str(lab.paths.state)
     return NEXT_STEPS.format(
         url=lab.settings.url,
+        authentication=f"with Keystone: OS_CLOUD is one of {', '.join(u.name for u in USERS)}"
+        if lab.settings.keystone
+        else "without authentication",
         clouds=shlex.quote(str(lab.paths.clouds)),
         openstack=openstack,
         lab=f"{program()} lab" if state == DEFAULT_LAB else f"{program()} lab --state {shlex.quote(state)}",
@@ -182,7 +189,7 @@ def _status(args: argparse.Namespace) -> int:
 
 def describe(lab: Lab) -> Object:
     """The API, hosts with their processes, and VMs; healthy: the API responds and all processes of all hosts run."""
-    responds = lab.api.responds()
+    responds, keystone = _responds(lab), lab.processes.pid(KEYSTONE)
     agents = lab.agents() if responds else {}
     hosts: list[Object] = []
     for host in lab.hosts:
@@ -208,10 +215,23 @@ def describe(lab: Lab) -> Object:
         "url": lab.settings.url,
         "responds": responds,
         "server": lab.processes.pid(SERVER),
-        "healthy": responds and all(host["alive"] for host in hosts) and not any(None in pids for pids in processes),
+        "keystone": {"url": lab.settings.keystone_url, "process": keystone} if lab.settings.keystone else None,
+        "healthy": responds
+        and (not lab.settings.keystone or keystone is not None)
+        and all(host["alive"] for host in hosts)
+        and not any(None in pids for pids in processes),
         "hosts": hosts,
         "vms": vms,
     }
+
+
+def _responds(lab: Lab) -> bool:
+    """Whether the API answers the lab's own requests: with Keystone, they need a token."""
+    try:
+        lab.agents()
+    except LabError:
+        return False
+    return True
 
 
 def read_status(lab: Lab) -> tuple[str, bool]:
@@ -226,7 +246,10 @@ def read_status(lab: Lab) -> tuple[str, bool]:
         )
         for host in found["hosts"]
     ]
-    lines = [f"API {found['url']} {server}, files in {found['state']}", "", *table(HOST_COLUMNS, hosts)]
+    lines = [f"API {found['url']} {server}, files in {found['state']}"]
+    if found["keystone"] is not None:
+        lines.append(f"Keystone {found['keystone']['url']}, process {found['keystone']['process'] or 'none'}")
+    lines += ["", *table(HOST_COLUMNS, hosts)]
     if found["vms"]:
         vms = [
             (vm["name"], vm["host"], vm["port"], ",".join(vm["addresses"]) or "-", vm["status"]) for vm in found["vms"]

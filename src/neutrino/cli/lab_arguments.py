@@ -48,6 +48,7 @@ def add_lab_arguments(parser: Parser) -> None:
     vm = parser.add_command("vm", parents=[state], help="stand-in instances, with the words of `neutrino vm`")
     create = _add_vm_actions(vm, state, "lab vm", "vm_action")
     create.add_argument("--host", help="h1 to hN (default: the one with the fewest VMs)")
+    create.add_argument("--project", help="of the new port, with --keystone by name too (default: the network's)")
     create.add_argument("--hybrid", action="store_true", help="plug through a Linux bridge, for a hybrid firewall")
 
     on = "run a command in a VM, on a host, or on the external machine"
@@ -71,6 +72,8 @@ def _add_up(up: Parser) -> None:
     datapath = "datapath of Open vSwitch: kernel (system) or userspace (netdev) (default: %(default)s)"
     up.add_argument("--datapath", default="netdev", choices=["system", "netdev"], help=datapath)
     up.add_argument("--central", type=int, default=2, help="hosts with agent_mode dvr_snat (default: %(default)s)")
+    keystone = "authenticate by a real Keystone, with projects and users (default PYTHON: of scripts/setup keystone)"
+    up.add_argument("--keystone", metavar="PYTHON", nargs="?", const="", help=keystone)
     for option, dest, what in (
         ("--config-file", "server_config_files", "configuration file for the server; repeatable"),
         ("--agent-config-file", "agent_config_files", "configuration file for the agents"),

@@ -1,8 +1,8 @@
-"""A small client of the Networking API, without authentication, for the lab and `neutrino up`."""
+"""A small client of the Networking API, for the lab and `neutrino up`."""
 
 import http.client
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import urlencode, urlsplit
@@ -28,6 +28,7 @@ class ApiClient:
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    token: Callable[[], str] | None = field(default=None, kw_only=True)  # None: no authentication
 
     def create(self, kind: str, **values: object) -> Object:
         return cast(Object, self.request("POST", _path(kind), {kind: values})[kind])
@@ -45,10 +46,12 @@ class ApiClient:
         query = f"?{urlencode(filters)}" if filters else ""
         return cast("list[Object]", self.request("GET", f"{_path(kind)}{query}")[_plural(kind)])
 
-    def find(self, kind: str, name_or_id: str) -> Object:
-        """The object with this id, or the only one with this name."""
+    def find(self, kind: str, name_or_id: str, **preferred: str) -> Object:
+        """The object with this id, or the only one with this name; of several, the one with the preferred attributes."""
         shown = kind.replace("_", " ")
         found = self.list(kind, id=name_or_id) or self.list(kind, name=name_or_id)
+        if len(found) > 1 and preferred:
+            found = [one for one in found if preferred.items() <= one.items()] or found
         if not found:
             raise LabError(f"there is no {shown} {name_or_id}")
         if len(found) > 1:
@@ -56,10 +59,12 @@ class ApiClient:
         return found[0]
 
     def request(self, method: str, path: str, body: Values | None = None) -> Object:
+        token = {"X-Auth-Token": self.token()} if self.token is not None else {}
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=scaled(SECONDS))
         try:
             kind = {"Content-Type": "application/json"} if body is not None else {}
-            connection.request(method, path, json.dumps(body) if body is not None else None, {**self.headers, **kind})
+            headers = {**self.headers, **token, **kind}
+            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
             response = connection.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:

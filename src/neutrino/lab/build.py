@@ -17,11 +17,21 @@ from pathlib import Path
 import msgspec
 
 from neutrino import private
+from neutrino.lab import keystone
 from neutrino.lab.errors import LabError, locked
 from neutrino.lab.hosts import processes
 from neutrino.lab.hosts.fabric import apply_fabric
 from neutrino.lab.lab import Lab
-from neutrino.lab.settings import EXTERNAL, FABRIC, LabPaths, check, render_agent, render_clouds, render_server
+from neutrino.lab.settings import (
+    EXTERNAL,
+    FABRIC,
+    LabPaths,
+    check,
+    render_agent,
+    render_clouds,
+    render_server,
+    render_server_keystone,
+)
 
 Output = Callable[[str], None]
 SERVER_WORKERS = 2
@@ -70,6 +80,7 @@ def _build(lab: Lab, output: Output) -> None:
         output(f"{time.monotonic() - started:5.1f} s  {text}")
 
     write_files(lab)
+    lab.spawn_keystone()  # first: it takes longest
     with ThreadPoolExecutor(max_workers=min(settings.hosts + 1, 8), thread_name_prefix="lab") as pool:
         make_namespaces(lab, pool)
         progress(f"{', '.join(lab.hosts)} and the networks between them")
@@ -84,6 +95,9 @@ def _build(lab: Lab, output: Output) -> None:
             lab.start_nova(host)
         for host in lab.hosts:
             lab.spawn_agent(host)
+        if settings.keystone:
+            set_up_keystone(lab)
+            progress(f"Keystone on {settings.keystone_url}")
         lab.wait_for_server()
         progress(f"the API on {settings.url}")
     for host in lab.hosts:
@@ -116,6 +130,12 @@ def start_server(lab: Lab) -> None:
     lab.spawn_server()
 
 
+def set_up_keystone(lab: Lab) -> None:
+    """Wait for Keystone, and create its projects and users."""
+    lab.wait_for_keystone()
+    keystone.set_up(lab.settings.keystone_url, lab.settings.url, keystone.read_passwords(lab.paths.passwords))
+
+
 def write_files(lab: Lab) -> None:
     """Write the configuration of the lab's own server and agents, in a directory of the lab."""
     paths, settings = lab.paths, lab.settings
@@ -123,12 +143,25 @@ def write_files(lab: Lab) -> None:
     for directory in (paths.mark, paths.server, paths.vms, paths.pids, paths.logs):
         directory.mkdir()
     (paths.server / "neutrino.conf").write_text(render_server(settings, paths.server, SERVER_WORKERS))
-    paths.clouds.write_text(render_clouds(settings.url))
+    _write_clouds(lab)
     secret = secrets.token_urlsafe()
     _write_secret(paths.metadata_secret, secret)
     for host in lab.hosts:
         paths.host(host).mkdir()
         _write_secret(paths.host(host) / "agent.conf", render_agent(settings, paths, host, secret))
+
+
+def _write_clouds(lab: Lab) -> None:
+    paths, settings = lab.paths, lab.settings
+    if not settings.keystone:
+        paths.clouds.write_text(render_clouds(settings.url))
+        return
+    private.make_directory(paths.keystone)
+    keystone.write_config(paths.keystone)
+    passwords = keystone.write_passwords(paths.passwords)
+    _write_secret(paths.clouds, keystone.render_clouds(settings.keystone_url, passwords))
+    own = render_server_keystone(settings, keystone.SERVICE, passwords[keystone.SERVICE])
+    _write_secret(paths.server_keystone, own)
 
 
 def _write_secret(path: Path, text: str) -> None:

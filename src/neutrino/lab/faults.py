@@ -52,6 +52,7 @@ def stop_server(lab: Lab, *, kill: bool = False) -> bool:
 def start_server(lab: Lab) -> float:
     if lab.processes.pid(SERVER) is not None:
         return 0.0
+    lab.spawn_keystone()  # if it has ended meanwhile
     lab.spawn_server()
     return lab.wait_for_server()
 

@@ -5,12 +5,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
 from neutrino.feed.address import short_path
+from neutrino.lab import keystone
 from neutrino.lab.api_client import ApiClient
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts.namespaces import host_command, run
@@ -22,7 +24,9 @@ from neutrino.model import agents
 from neutrino.model.objects import Object
 
 START_SECONDS = 30.0
+KEYSTONE_SECONDS = 90.0  # its import and its migrations take most of it
 SERVER = "server"
+KEYSTONE = "keystone"
 NEUTRINO = (sys.executable, "-m", "neutrino.cli.main")
 
 
@@ -35,7 +39,9 @@ class Lab:
         self.paths = LabPaths(Path(state).absolute())
         self.settings = settings
         self.hosts = settings.host_names
-        self.api = ApiClient(settings.url)
+        read = partial(keystone.read_passwords, self.paths.passwords)
+        token = keystone.token_source(settings.keystone_url, read) if settings.keystone else None
+        self.api = ApiClient(settings.url, token=token)
         self.processes = Processes(self.paths)
         self.vms = VmRecords(self.paths.vms)
         self.instances = Instances(
@@ -47,6 +53,7 @@ class Lab:
             "dhcp" in settings.roles,
             lambda host: str(self.paths.log(f"{host}-agent")),
             self.processes.environment(),
+            partial(keystone.project_id, settings.keystone_url, read) if settings.keystone else str,
         )
 
     @classmethod
@@ -103,8 +110,26 @@ class Lab:
     def spawn_server(self) -> None:
         """Start the server's process unless it runs; `wait_for_server` waits until it is ready. Agents likewise."""
         if self.processes.pid(SERVER) is None:
-            options = _config_files([self.paths.server / "neutrino.conf", *self.settings.server_config_files])
+            options = _config_files(self.server_config_files())
             self.processes.start_isolated(SERVER, [*NEUTRINO, "server", *options])
+
+    def server_config_files(self) -> list[str | os.PathLike[str]]:
+        own = [self.paths.server / "neutrino.conf", *([self.paths.server_keystone] if self.settings.keystone else [])]
+        return [*own, *self.settings.server_config_files]
+
+    def spawn_keystone(self) -> None:
+        """Start the lab's Keystone, if it has one, unless it runs."""
+        python, port, url = self.settings.keystone, self.settings.keystone_port, self.settings.keystone_url
+        if python and self.processes.pid(KEYSTONE) is None:
+            argv = [python, "-P", str(keystone.PROGRAM), str(self.paths.keystone / "keystone.conf"), "127.0.0.1"]
+            password = keystone.read_passwords(self.paths.passwords)[keystone.ADMIN.name]
+            environment = keystone.bootstrap_environment(url, password)  # not in its arguments, which others can read
+            self.processes.start_isolated(KEYSTONE, [*argv, str(port)], environment)
+
+    def wait_for_keystone(self) -> float:
+        url, passwords = self.settings.keystone_url, keystone.read_passwords(self.paths.passwords)
+        what = f"Keystone at {url} does not respond"
+        return self._wait_for(KEYSTONE, lambda: keystone.responds(url, passwords), what, KEYSTONE_SECONDS)
 
     def wait_for_server(self) -> float:
         return self._wait_for(SERVER, self._server_responds, f"the API at {self.settings.url} does not respond")
@@ -154,7 +179,7 @@ class Lab:
             argv = [sys.executable, *self.nova_metadata, "--secret-file", str(self.paths.metadata_secret)]
             self.processes.start(f"{host}-nova", host_command(self.holder(host), argv))
 
-    def _wait_for(self, name: str, ready: Callable[[], bool], what: str) -> float:
+    def _wait_for(self, name: str, ready: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> float:
         """Wait for a condition while a process runs; its log is part of the error."""
 
         def runs_and_ready() -> bool:
@@ -163,7 +188,7 @@ class Lab:
             return ready()
 
         try:
-            return wait_until(runs_and_ready, START_SECONDS, what)
+            return wait_until(runs_and_ready, seconds, what)
         except LabError as error:
             raise LabError(f"{error}; end of {self.paths.log(name)}:\n{self.log_tail(name)}") from None
 

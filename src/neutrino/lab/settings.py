@@ -44,6 +44,7 @@ class LabSettings:
     roles: tuple[str, ...] = USUAL
     server_config_files: tuple[str, ...] = ()
     agent_config_files: tuple[str, ...] = ()
+    keystone: str = ""  # the Python that has it; empty: no authentication
 
     @property
     def host_names(self) -> tuple[str, ...]:
@@ -62,6 +63,14 @@ class LabSettings:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def keystone_port(self) -> int:
+        return self.port + 4 if self.port + 4 <= 65535 else self.port - 4
+
+    @property
+    def keystone_url(self) -> str:
+        return f"http://127.0.0.1:{self.keystone_port}/v3"
+
 
 class LabPaths:
     """Files and directories in the lab's directory."""
@@ -74,6 +83,9 @@ class LabPaths:
         self.server = state / "server"
         self.feed_socket = self.server / "feed.sock"
         self.clouds = state / "clouds.yaml"
+        self.keystone = state / "keystone"  # with --keystone: its configuration, database and keys
+        self.passwords = self.keystone / "passwords.json"  # of its users
+        self.server_keystone = self.server / "keystone.conf"
         self.metadata_secret = state / "metadata-secret"  # shared by the Nova stand-in and the metadata roles
         self.vms = state / "vms"
         self.dhcp_clients = state / "dhcp-clients"
@@ -148,6 +160,11 @@ def render_server(settings: LabSettings, state: Path, workers: int, log_file: Pa
         mtu=settings.mtu,
         ip_version=settings.underlay_ip_version,
     )
+
+
+def render_server_keystone(settings: LabSettings, user: str, password: str) -> str:
+    """What a server needs to authenticate callers with the lab's Keystone."""
+    return render_template(HERE / "server_keystone.conf", url=settings.keystone_url, user=user, password=password)
 
 
 def render_clouds(url: str) -> str:

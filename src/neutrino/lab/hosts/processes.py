@@ -22,6 +22,7 @@ from neutrino.lab.settings import LabPaths
 from neutrino.lab.timing import scaled
 
 ENVIRONMENT = "NEUTRINO_LAB"
+NOTHING: Mapping[str, str] = {}
 STOP_SECONDS = 60.0
 START_SECONDS = 15.0
 REAP_SECONDS = 3.0
@@ -147,7 +148,7 @@ class Processes:
         self._paths = paths
         self._children: list[subprocess.Popen[bytes]] = []  # kept: Python warns of one that is dropped while it runs
 
-    def start(self, name: str, argv: Sequence[str]) -> int:
+    def start(self, name: str, argv: Sequence[str], environment: Mapping[str, str] = NOTHING) -> int:
         """Start a process that outlives this one, with its output in the log `name`; returns its pid once it has entered
         the lab's namespaces, where a concurrent `down` finds it.
         """
@@ -158,7 +159,7 @@ class Processes:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C in the terminal of `lab up` must not reach it
-                env=self.environment(),
+                env={**self.environment(), **environment},
                 cwd="/",
             )
         self._children.append(process)
@@ -174,14 +175,22 @@ class Processes:
         title = f"neutrino-lab-{name}"
         return self._start_in_namespaces(name, ["--mount", "--net"], "host", title, "sleep", "infinity")
 
-    def start_isolated(self, name: str, argv: Sequence[str]) -> int:
+    def start_isolated(self, name: str, argv: Sequence[str], environment: Mapping[str, str] = NOTHING) -> int:
         """Start a process in a new mount namespace with the lab's mark."""
-        return self._start_in_namespaces(name, ["--mount"], "process", argv[0], *argv)
+        return self._start_in_namespaces(name, ["--mount"], "process", argv[0], *argv, environment=environment)
 
-    def _start_in_namespaces(self, name: str, namespaces: Sequence[str], kind: str, title: str, *argv: str) -> int:
+    def _start_in_namespaces(
+        self,
+        name: str,
+        namespaces: Sequence[str],
+        kind: str,
+        title: str,
+        *argv: str,
+        environment: Mapping[str, str] = NOTHING,
+    ) -> int:
         state = self._paths.state
         values = [kind, mark(state), str(self._paths.mark), str(state), title]
-        pid = self.start(name, ["unshare", *namespaces, "bash", str(ISOLATE), *values, *argv])
+        pid = self.start(name, ["unshare", *namespaces, "bash", str(ISOLATE), *values, *argv], environment)
         if not self._is_marked(pid):
             reason = self._paths.log(name).read_text(errors="replace").strip()
             raise LabError(f"cannot create namespaces for {name}: {reason or 'it does not start'}")

@@ -33,6 +33,7 @@ PORT_SECONDS = 15.0
 class VmOptions(TypedDict, total=False):
     """Options of a new instance; `network` or `port` is required."""
 
+    project: str | None  # id or, with Keystone, name, of the new port; default: the network's
     network: str | None  # name or id, as for port and security groups
     port: str | None  # an existing port
     host: str | None  # default: the host with the fewest instances
@@ -94,6 +95,7 @@ class Instances:
     serves_dhcp: bool = True
     log: Callable[[str], str] = lambda host: "the agent's log"
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    project_id: Callable[[str], str] = lambda project: project  # of a project by name, where names are known
 
     def create(self, name: str, **options: Unpack[VmOptions]) -> Vm:
         """Create an instance: bind its port, plug it, wait until the port is ACTIVE, address it. Undone on failure."""
@@ -209,10 +211,13 @@ class Instances:
     def _create_port(self, name: str, binding: Mapping[str, str], options: VmOptions) -> Object:
         if (network := options.get("network")) is None:
             raise LabError(f"VM {name} needs a network or a port")
-        found = self.api.find("network", network)
-        values: Object = {"network_id": found["id"], "project_id": found["project_id"], "name": name}
+        project = options.get("project")
+        wanted = {"project_id": self.project_id(project)} if project else {}
+        found = self.api.find("network", network, **wanted)
+        owner = wanted or {"project_id": found["project_id"]}
+        values: Object = {"network_id": found["id"], **owner, "name": name}
         if (groups := options.get("security_groups")) is not None:
-            values["security_groups"] = [self.api.find("security_group", group)["id"] for group in groups]
+            values["security_groups"] = [self.api.find("security_group", group, **owner)["id"] for group in groups]
         if (address := options.get("address")) is not None:
             values["fixed_ips"] = [{"ip_address": address}]
         return self.api.create("port", **values, **binding)

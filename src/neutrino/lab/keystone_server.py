@@ -1,7 +1,8 @@
-"""The program that `keystone.Keystone` runs: creates Keystone's database, then serves its API.
+"""The Keystone of a lab, and of the tests: a program that creates Keystone's database, then serves its API.
 
 `keystone_server.py CONFIG HOST PORT`, with the settings of the bootstrap in the environment. Importing Keystone takes
-seconds, so all steps run in children forked from one process that has imported it already.
+seconds, so all steps run in children forked from one process that has imported it already. It runs in Keystone's own Python
+environment, so it imports nothing of ours.
 """
 
 import os
