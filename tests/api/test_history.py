@@ -205,3 +205,90 @@ def test_other_verbs_and_fields(api: Api, feed: ChangeLog) -> None:
     api.post("/changes", {"change": {}}).expect(405)
     assert changes(api, feed, object_id=network["id"], fields="action") == [{"action": "created"}]
     assert changes(api, feed, after=0, kind="host_credential") == []
+
+
+# --- the timeline -----------------------------------------------------------------------------------------------------
+
+
+def recent(api: Api, feed: ChangeLog, since: str = "3600", **query: Any) -> list[dict[str, Any]]:
+    return changes(api, feed, since=since, **query)
+
+
+@pytest.mark.every_database
+def test_what_changed_lately_newest_first(server: Server, api: Api, feed: ChangeLog) -> None:
+    network = api.network()
+    port = api.port(network)
+    api.change("port", port["id"], name="web")
+    rows = recent(api, feed, kind=["network", "port"])
+    assert [(row["kind"], row["action"]) for row in rows] == [
+        ("port", "updated"),
+        ("port", "created"),
+        ("network", "created"),
+    ]
+    # Page by page, from the last one on.
+    first = recent(api, feed, kind=["network", "port"], limit=2)
+    rest = recent(api, feed, kind=["network", "port"], limit=2, before=first[-1]["position"])
+    assert [*first, *rest] == rows
+    admin = api.as_admin()
+    found = recent(admin, feed, project_id=api.project, kind=["network", "port"])
+    assert [row["object_id"] for row in found] == [row["object_id"] for row in rows]
+    assert {row["user_id"] for row in found} == {"somebody"}
+    assert [row["object_id"] for row in recent(admin, feed, object_id=network["id"])] == [network["id"]]
+
+
+@pytest.mark.every_database
+def test_only_from_a_time_on(server: Server, api: Api, feed: ChangeLog) -> None:
+    ids = [api.network()["id"] for _ in range(9)]
+    feed.sequence()
+    with server.db.transaction() as tx:
+        for number, key in enumerate(ids):
+            rows = sa.update(t.changes).where(t.changes.c.object_id == key)
+            tx.execute(rows.values(at=f"2031-01-0{number + 1}T00:00:00Z"))
+    for number in range(9):
+        since = f"2031-01-0{number + 1}T00:00:00Z"
+        for caller in (api, api.as_admin()):
+            found = [row["object_id"] for row in recent(caller, feed, since)]
+            assert found == ids[number:][::-1], (number, caller.roles)
+    assert recent(api, feed, "2031-01-09T01:00:00+01:00") != []
+    assert recent(api, feed, "2032-01-01") == []
+    with server.db.transaction() as tx:  # for other tests
+        tx.execute(sa.delete(t.changes).where(t.changes.c.at > "2031"))
+
+
+def test_members_see_the_timeline_of_their_project_only(api: Api, feed: ChangeLog) -> None:
+    stranger = api.as_stranger()
+    own, foreign = api.network(), stranger.network()
+    assert {row["object_id"] for row in recent(api, feed, kind="network")} == {own["id"]}
+    assert recent(api, feed, project_id=stranger.project) == []
+    assert recent(api, feed, object_id=foreign["id"]) == []
+    answer = api.get("/changes", {"since": "3600"}).expect(200)
+    assert {row["user_id"] for row in answer.body["changes"]} == {None}
+    # Positions are cursors: another one than those that were given leads nowhere.
+    (position,) = {row["position"] for row in recent(stranger, feed, kind="network")}
+    api.get("/changes", {"since": "3600", "before": position}).expect(200)
+    assert recent(api, feed, before=3) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "since=yesterday",
+        "since=",
+        "since=-5",
+        "since=2026-13-01",
+        "since=1&after=2",
+        "before=3",
+        "project_id=p",
+        "since=1&before=x",
+        "since=%00",
+        "since=0001-01-01T00:00:00%2B14:00",
+    ],
+)
+def test_odd_times_are_refused(api: Api, query: str) -> None:
+    assert api.get(f"/changes?{query}").status in ((400,) if "0001" not in query else (200, 400))
+
+
+@pytest.mark.parametrize("since", ["0", "9999999999", "1969-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_times_far_away(api: Api, feed: ChangeLog, since: str) -> None:
+    for caller in (api, api.as_admin()):
+        recent(caller, feed, since)

@@ -3,6 +3,8 @@
     ?after=POSITION      the changes after a position, in the order of commits; a client continues after the last one
     ?object_id=ID        the changes of one object, as far back as the log goes
     ?kind=port           only of this kind; repeatable        ?limit=N   at most so many
+    ?since=3600          newest first: those of the last so many seconds, or from a time on (ISO 8601)
+        ?before=POSITION     continues such a list: those before the last one       ?project_id=ID   only of this project
 
 Rows of updates have in `changed` the attributes that they have changed, with old and new values, as far as the caller may
 read them of the object; secrets are `***`, and of a long value there is the beginning (db/changed_values.py).
@@ -14,7 +16,8 @@ For administrators these are positions of the log: its last one, and the last on
 Members get cursors (`change_cursors.py`) that advance with the changes of their project, and as `removed` 0 or MISSED.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,6 +33,7 @@ from neutrino.server.api.routes import PREFIX, Route
 from neutrino.server.api.stages import visible
 from neutrino.server.api.stages.query_string import Pairs, parse_fields
 from neutrino.server.change_cursors import Cursors, resting
+from neutrino.server.change_times import parse_since, position_before
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.changed_values import decode_changed
@@ -41,7 +45,7 @@ MAX_ROWS: Final = 1000  # in one response
 MAX_KINDS: Final = 50
 MISSED: Final = 2**53  # above all positions and cursors
 RULE: Final = "get_change"
-_PARAMETERS: Final = frozenset({"after", "limit", "object_id", "kind", "fields"})
+_PARAMETERS: Final = frozenset({"after", "limit", "object_id", "kind", "fields", "since", "before", "project_id"})
 _COLUMNS = (
     t.changes.c.position,
     t.changes.c.at,
@@ -67,16 +71,20 @@ class _Asked:
     object_id: str | None
     kinds: Sequence[str]
     limit: int
+    since: str | None = None  # newest first
+    before: int | None = None  # only with `since`
+    project_id: str | None = None
 
 
 @dataclass(frozen=True)
 class Changes:
     db: Database
     resources: Mapping[str, Resource]  # of the API, by kind of the change log
+    clock: Callable[[], float] = time.time
 
     def routes(self, authorizer: Authorizer) -> list[Route]:
         def index(request: Request) -> Reply:
-            asked, fields = _parse(request.pairs), parse_fields(CHANGE, request.pairs)
+            asked, fields = _parse(request.pairs, self.clock()), parse_fields(CHANGE, request.pairs)
             context = request.context
             visibility = authorizer.visibility(context, CHANGE, RULE)
             if visibility.all_rows:
@@ -106,6 +114,9 @@ class Changes:
             position, removed, _ = _head(connection)
             if (asked.after or 0) > position:  # of a database that was restored since
                 return [], position, MISSED
+            if asked.since is not None:
+                rows = _read_since(connection, asked, asked.before, position, removed, asked.project_id)
+                return [_shown(row, None) for row in rows], position, removed
             if asked.after is None and asked.object_id is None:
                 return [], position, removed
             rows = connection.execute(_sorted(_where(asked, asked.after or 0, position), asked.limit)).all()
@@ -118,6 +129,11 @@ class Changes:
             cursors = Cursors(identity, project_id)
             after = cursors.position(asked.after) if asked.after else 0
             has_missed = after is None or after > head or after < removed
+            if asked.since is not None:
+                before = cursors.position(asked.before) if asked.before is not None else None
+                is_own = asked.project_id in (None, project_id) and (asked.before is None or before is not None)
+                rows = _read_since(connection, asked, before, head, removed, project_id) if is_own else []
+                return [_for_members(row, project_id, cursors) for row in rows], 0, 0
             if asked.after is None and asked.object_id is None:
                 # The project's last row, not the log's: how often that one changes is not for members.
                 last = connection.execute(_LAST, {"project_id": project_id, "head": head}).scalar() or 0
@@ -125,7 +141,7 @@ class Changes:
             after = 0 if after is None or after > head else after
             rows = connection.execute(_of_project(asked, after, head, project_id)).all()
         last = rows[-1].position if rows else resting(after, removed, head)
-        shown = [{**_shown(row, project_id), "position": cursors.cursor(row.position)} for row in rows]
+        shown = [_for_members(row, project_id, cursors) for row in rows]
         return shown, cursors.cursor(last) if head else 0, MISSED if has_missed else 0
 
 
@@ -140,13 +156,26 @@ def _head(connection: Connection) -> tuple[int, int, str]:
     return (head.position, head.removed, head.identity) if head is not None else (0, 0, "")  # the feed has never run
 
 
+def _read_since(
+    connection: Connection, asked: _Asked, before: int | None, head: int, removed: int, project_id: str | None
+) -> Sequence[NamedRow]:
+    """The newest rows first, of a project or of all. The log is read from the first row that is new enough."""
+    after = position_before(connection, str(asked.since), removed, head)
+    last = head if before is None else min(head, before - 1)
+    if project_id is not None:
+        return connection.execute(_of_project(asked, after, last, project_id)).all()
+    return connection.execute(_sorted(_where(asked, after, last), asked.limit, newest=True)).all()
+
+
 def _where(asked: _Asked, after: int, position: int) -> list[Condition]:
     where = [t.changes.c.position > after, t.changes.c.position <= position, t.changes.c.kind.in_(list(asked.kinds))]
+    where += [t.changes.c.at >= asked.since] if asked.since is not None else []
     return [*where, t.changes.c.object_id == asked.object_id] if asked.object_id is not None else where
 
 
-def _sorted(where: Sequence[Condition], limit: int) -> Selection:
-    return sa.select(*_COLUMNS).where(*where).order_by(t.changes.c.position).limit(limit)
+def _sorted(where: Sequence[Condition], limit: int, *, newest: bool = False) -> Selection:
+    position = t.changes.c.position
+    return sa.select(*_COLUMNS).where(*where).order_by(position.desc() if newest else position).limit(limit)
 
 
 def _of_project(asked: _Asked, after: int, position: int, project_id: str) -> Selection:
@@ -167,8 +196,14 @@ def _of_project(asked: _Asked, after: int, position: int, project_id: str) -> Se
         [*where, t.changes.c.project_id == project_id],
         [*where, t.changes.c.project_id.is_(None), sa.or_(sa.false(), *owned)],
     ]
-    both = sa.union_all(*(sa.select(_sorted(half, asked.limit).subquery()) for half in halves)).subquery()
-    return sa.select(both).order_by(both.c.position).limit(asked.limit)
+    newest = asked.since is not None
+    parts = (sa.select(_sorted(half, asked.limit, newest=newest).subquery()) for half in halves)
+    both = sa.union_all(*parts).subquery()
+    return sa.select(both).order_by(both.c.position.desc() if newest else both.c.position).limit(asked.limit)
+
+
+def _for_members(row: NamedRow, project_id: str, cursors: Cursors) -> Object:
+    return {**_shown(row, project_id), "position": cursors.cursor(row.position)}
 
 
 def _shown(row: NamedRow, project_id: str | None) -> Object:
@@ -180,7 +215,7 @@ def _shown(row: NamedRow, project_id: str | None) -> Object:
     return {**values, "action": action, "project_id": row.project_id if row.project_id is not None else project_id}
 
 
-def _parse(pairs: Pairs) -> _Asked:
+def _parse(pairs: Pairs, now: float) -> _Asked:
     values: dict[str, list[str]] = {}
     for name, value in pairs:
         if name not in _PARAMETERS:
@@ -193,7 +228,16 @@ def _parse(pairs: Pairs) -> _Asked:
     known = {"agent", *(history.kind for history in t.histories().values())}
     if len(kinds) > MAX_KINDS:
         raise errors.HTTPBadRequest(f"Invalid input for kind: a filter has at most {MAX_KINDS} values.")
+    if "since" in values and "after" in values:
+        raise errors.HTTPBadRequest(
+            "since and after exclude each other: a list is newest first or in the order of commits."
+        )
+    if "since" not in values and values.keys() & {"before", "project_id"}:
+        raise errors.HTTPBadRequest("before and project_id need since.")
     return _Asked(
+        since=parse_since(values["since"][-1], now) if "since" in values else None,
+        before=_number("before", values) if "before" in values else None,
+        project_id=values["project_id"][-1] if "project_id" in values else None,
         after=_number("after", values) if "after" in values else None,
         object_id=values["object_id"][-1].lower() if "object_id" in values else None,
         kinds=sorted(known & kinds if kinds else known),

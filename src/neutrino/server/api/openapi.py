@@ -374,10 +374,16 @@ def _server_operations() -> Iterator[tuple[tuple[str, str], Json]]:
             _query("after", t.Integer(min=0).schema(), "The changes after this position."),
             _query("object_id", STRING, "The changes of this object."),
             _query("kind", _array(STRING), "The changes of objects of these kinds."),
+            _query("since", STRING, "The changes from this time on, or of so many seconds, newest first."),
+            _query("before", t.Integer(min=0).schema(), "With since: the changes before this position."),
+            _query("project_id", STRING, "With since: the changes of this project."),
             _ref("parameters", "limit"),
         ],
     )
     yield _operation("GET", f"{PREFIX}/status", "Servers, hosts, problems and counts", _object(status=OBJECT))
+    known = [_query(part, STRING, "The edition that the caller has of this part.") for part in ("problems", "hosts")]
+    yield _operation("GET", f"{PREFIX}/health", "Problems and hosts", _object(health=OBJECT), parameters=known)
+    yield _operation("GET", f"{PREFIX}/hosts/{{key}}", "A host with its problems and tunnels", _object(host=OBJECT))
 
 
 def _quota_operations() -> Iterator[tuple[tuple[str, str], Json]]:
