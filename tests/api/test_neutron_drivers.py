@@ -16,6 +16,7 @@ from neutron_lib.callbacks import registry
 from neutrino.errors import RefusedToStart
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
+from neutrino.server.ml2.operations import Operations
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.drivers.installed import installed
@@ -144,8 +145,38 @@ def test_networks_subnets_options_and_callbacks(
     assert events == ["precommit_delete", "after_delete"]
 
 
+def test_objects_have_the_attributes_that_the_api_shows(admin: Api, server: Server, tmp_path: Path) -> None:
+    network = admin.network()
+    subnet = admin.subnet(network, cidr="192.0.2.0/24")
+    port = bare_metal(admin, network)
+    for shown, method in (
+        (network, "create_network_postcommit"),
+        (subnet, "create_subnet_postcommit"),
+        (port, "create_port_postcommit"),
+        (port, "update_port_postcommit"),
+    ):
+        line = log(tmp_path, method=method)[0]
+        assert sorted(shown.keys() - set(line["keys"])) == [], method
+
+
 def test_the_options_of_a_driver_are_known(server: Server) -> None:
     assert ("fabric", "path") in server.conf.registered
+
+
+def test_a_replayed_postcommit_has_the_levels(
+    admin: Api, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies after the postcommit, before it deletes its entry: another one repeats it."""
+    port = bare_metal(admin, admin.network())
+    monkeypatch.setattr(Operations, "_delete_entries", lambda self, ids: None)
+    admin.delete(f"/ports/{port['id']}").expect(204)
+    monkeypatch.undo()
+    with server.db.transaction() as tx:
+        tx.execute(sa.update(t.journal).values(owner=f"{server.conf.host}:1:0"))
+    assert server.core.operations.replay() == 1
+    calls = log(tmp_path, id=port["id"], method="delete_port_postcommit")
+    assert len(calls) == 2
+    assert calls[0]["levels"] == calls[1]["levels"] != []
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

@@ -99,6 +99,23 @@ def test_packets_pass_while_the_port_is_bound(lab: Lab, switch: Rack, network: O
     assert not switch.reaches(guest.addresses[4])
 
 
+def test_subports_are_on_the_switch_with_their_parent(lab: Lab, switch: Rack, network: Object) -> None:
+    other = make_network(lab, "subports", **VLAN)
+    parent, child = bare_metal(lab, network), lab.api.create("port", network_id=other["id"])
+    number = other["provider:segmentation_id"]
+    subport = {"port_id": child["id"], "segmentation_type": "vlan", "segmentation_id": number}
+    trunk = lab.api.create("trunk", port_id=parent["id"], sub_ports=[subport])
+    bind(lab, parent)
+    own = network["provider:segmentation_id"]
+    assert switch.column("trunks") == str(sorted([own, number]))
+    assert switch.tag() == str(own)
+    lab.api.update("port", parent["id"], **{"binding:host_id": "", "binding:profile": {}})
+    assert switch.column("trunks") == "[]"
+    lab.api.delete("trunk", trunk["id"])
+    for port in (parent, child):
+        lab.api.delete("port", port["id"])
+
+
 def test_the_options_of_the_driver_are_known(lab: Lab, switch: Rack) -> None:
     assert "options that the server does not know" not in lab.paths.log("server").read_text()
 

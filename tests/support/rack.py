@@ -52,7 +52,10 @@ class Rack:
 
     def tag(self) -> str:
         """The VLAN of the node's port, `[]` without one."""
-        return self.lab.run(self.host, ["ovs-vsctl", "get", "port", PORT, "tag"]).stdout.strip()
+        return self.column("tag")
+
+    def column(self, name: str) -> str:
+        return self.lab.run(self.host, ["ovs-vsctl", "get", "port", PORT, name]).stdout.strip()
 
     def node(self, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         return self.lab.run(self.host, ["ip", "netns", "exec", NODE, *argv], check=check)

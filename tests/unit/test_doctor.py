@@ -561,6 +561,26 @@ def test_links_are_those_of_the_bridges_and_a_down_one_is_not_a_firewall(
     assert peer.kind == "peer-unreachable"
 
 
+@pytest.mark.parametrize(
+    ("is_there", "text"),
+    [(True, "'ngs' cannot be loaded: ModuleNotFoundError"), (False, "needs neutron-lib: pip install")],
+    ids=["driver absent", "neutron-lib absent"],
+)
+def test_a_driver_for_neutron_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool, text: str
+) -> None:
+    info = tmp_path / "site" / "ngs-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ngs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[neutron.ml2.mechanism_drivers]\nngs = absent.driver:Driver\n")
+    monkeypatch.syspath_prepend(str(info.parent))
+    if not is_there:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (found,) = configuration.configuration(support.server(tmp_path, {"ml2": {"mechanism_drivers": "ngs"}}))
+    assert found.kind == "configuration-invalid"
+    assert text in found.what
+
+
 def test_a_server_of_another_machine_without_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent does not start, and this command does not send the credential in clear."""
     subject = support.host(tmp_path, {"feed": {"server": "ws://server.example.org:9697"}})

@@ -73,10 +73,16 @@ class Fabric(api.MechanismDriver):
                 return
 
     def create_network_postcommit(self, context):
-        log(method="create_network_postcommit", segments=[s["network_type"] for s in context.network_segments])
+        segments = [s["network_type"] for s in context.network_segments]
+        log(method="create_network_postcommit", segments=segments, keys=sorted(context.current))
 
     def create_subnet_postcommit(self, context):
-        log(method="create_subnet_postcommit", cidr=context.current["cidr"], network=context.network.current["id"])
+        log(
+            method="create_subnet_postcommit",
+            cidr=context.current["cidr"],
+            network=context.network.current["id"],
+            keys=sorted(context.current),
+        )
 
     def create_port_precommit(self, context):
         self._log("create_port_precommit", context)
@@ -114,6 +120,7 @@ class Fabric(api.MechanismDriver):
             bottom=(context.bottom_bound_segment or {}).get("network_type"),
             status=context.status,
             tenant=context.current["tenant_id"],
+            keys=sorted(context.current),
         )
 
 

@@ -7,6 +7,7 @@ threads and open connections in `initialize`.
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from neutron_lib.plugins.ml2 import api
 from oslo_config import cfg
 
 from neutrino.server.ml2.driver_api import Bound, Continue, DriverContext, PortToBind, Segment
-from neutrino.server.ml2.neutron_drivers import callbacks, runtime
+from neutrino.server.ml2.neutron_drivers import callbacks, reading, runtime
 from neutrino.server.ml2.neutron_drivers.calls import run, run_bounded
 from neutrino.server.ml2.neutron_drivers.contexts import (
     NetworkContext,
@@ -43,6 +44,7 @@ class Adapted:
         self._class = driver_class
         self._seconds = float(conf.ml2.driver_timeout)
         self._made: Any = None
+        self._is_ready = False
         self._lock = threading.Lock()
         self._server: runtime.Runtime | None = None
         self._publishes = False
@@ -84,14 +86,15 @@ class Adapted:
     def wrapped(self) -> Any:
         """The driver itself, initialised."""
         with self._lock:
-            if self._made is None:
-                self._made = run(self._call("initialize", "the process"), self._make)
+            if not self._is_ready:
+                run(self._call("initialize", "the process"), self._initialize)
             return self._made
 
-    def _make(self) -> Any:
-        made = self._class()
-        made.initialize()
-        return made
+    def _initialize(self) -> None:
+        if self._made is None:  # once, also if it is initialised again: it subscribes to events when it is created
+            self._made = self._class()
+        self._made.initialize()
+        self._is_ready = True
 
     def _call(self, method: str, object_id: str, **more: Any) -> runtime.Call:
         assert self._server is not None, "attached when the core is built"
@@ -107,19 +110,32 @@ class Adapted:
         elif context.kind == "subnet":
             made = [(context.operation, SubnetContext(context))]
         else:
-            made = [*port_contexts(context)]
+            made = [*port_contexts(self._completed(context))]
         if self._publishes and phase == "precommit":
-            self._run("callbacks", key, context, callbacks.publish, phase, context)
+            self._publish(phase, context)
         for operation, one in made:
             method = f"{operation}_{context.kind}_{phase}"
             if self._overrides(method):
                 self._run(method, key, context, getattr(self.wrapped, method), one)
         if self._publishes and phase == "postcommit":
-            self._run("callbacks", key, context, callbacks.publish, phase, context)
+            self._publish(phase, context)
+
+    def _publish(self, phase: str, context: DriverContext) -> None:
+        call = self._call(f"{phase} of {context.operation}_{context.kind}", context.current["id"], tx=context.tx)
+        self._in_time(replace(call, driver="neutron_lib.callbacks"), callbacks.publish, phase, context)
+
+    def _completed(self, context: DriverContext) -> DriverContext:
+        """With what is computed for a bound port, for calls that may configure equipment with it."""
+        if context.tx is not None or context.operation == "delete" or not context.levels:
+            return context
+        call = self._call("port", context.current["id"])
+        return replace(context, current=run(call, reading.completed_port, context.current))
 
     def _run(self, method: str, key: str, context: DriverContext, work: Callable[..., Any], *args: Any) -> None:
-        call = self._call(method, key, tx=context.tx)
-        if context.tx is not None:  # in the thread of the transaction
+        self._in_time(self._call(method, key, tx=context.tx), work, *args)
+
+    def _in_time(self, call: runtime.Call, work: Callable[..., Any], *args: Any) -> None:
+        if call.tx is not None:  # in the thread of the transaction
             run(call, work, *args)
         else:
             run_bounded(call, self._seconds, work, *args)

@@ -16,6 +16,7 @@ from neutrino.model.objects import Object, Values
 from neutrino.server.ml2.driver_api import BoundLevel, DriverContext, DynamicSegments, PortToBind, Segment
 from neutrino.server.ml2.neutron_drivers import reading
 from neutrino.server.ml2.neutron_drivers.runtime import NotProvided
+from neutrino.server.ml2.segments import provider_attributes
 
 
 def segment_dict(segment: Segment, network_id: str) -> Object:
@@ -35,6 +36,15 @@ def as_neutron(values: Values) -> Object:
     if "project_id" in copy:
         copy.setdefault("tenant_id", copy["project_id"])
     return copy
+
+
+def network_as_neutron(values: Values, segments: Sequence[Segment]) -> Object:
+    """A network with its provider attributes, which a new one has only as segments."""
+    made = as_neutron(values)
+    if "provider:network_type" not in made and segments:
+        shown = [provider_attributes(segment) for segment in segments]
+        made |= shown[0] if len(shown) == 1 else {"segments": shown}
+    return made
 
 
 def unbound(port: Values) -> Object:
@@ -66,7 +76,7 @@ class _Context:
 class NetworkContext(_Context, api.NetworkContext):  # type: ignore[misc]
     def __init__(self, current: Values, original: Values | None, segments: Sequence[Segment]) -> None:
         super().__init__()
-        self._current = as_neutron(current)
+        self._current = network_as_neutron(current, segments)
         self._original = None if original is None else as_neutron(original)
         self._given = [segment_dict(segment, current["id"]) for segment in segments]
         self._segments: list[Object] | None = None
@@ -92,8 +102,9 @@ class NetworkContext(_Context, api.NetworkContext):  # type: ignore[misc]
 class SubnetContext(_Context, api.SubnetContext):  # type: ignore[misc]
     def __init__(self, context: DriverContext) -> None:
         super().__init__()
-        self._current = as_neutron(context.current)
-        self._original = None if context.original is None else as_neutron(context.original)
+        is_external = {"router:external": context.network.get("router:external", False)}
+        self._current = is_external | as_neutron(context.current)
+        self._original = None if context.original is None else is_external | as_neutron(context.original)
         self._network = NetworkContext(context.network, None, context.segments)
 
     @property

@@ -1,6 +1,6 @@
 """Reads and writes of the server for drivers written for Neutron, in the transaction of the call if it has one."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -8,12 +8,13 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.db.view import View
+from neutrino.server.ml2.attributes import completed
 from neutrino.server.ml2.driver_api import Segment
 from neutrino.server.ml2.neutron_drivers.runtime import components_of_call, current, matching, transaction
 from neutrino.server.ml2.ports.provisioning import ACTIVE
@@ -54,7 +55,8 @@ def _write(work: Callable[[Transaction], R]) -> R:
 def find(kind: str, key: str) -> Object | None:
     """An object of any project."""
     with _connection() as connection:
-        return _view(kind).load(connection, key)
+        found = _view(kind).load(connection, key)
+        return found if found is None or kind != "port" else _completed(connection, [found])[0]
 
 
 def find_all(kind: str, filters: Mapping[str, Any] | None) -> list[Object]:
@@ -65,8 +67,19 @@ def find_all(kind: str, filters: Mapping[str, Any] | None) -> list[Object]:
     }
     with _connection() as connection:
         rows = _view(kind).many(connection, Query(wanted, everyone=True), None)
+        rows = _completed(connection, rows) if kind == "port" else rows
     found: list[Object] = msgspec.json.decode(msgspec.json.encode(rows))
     return found
+
+
+def completed_port(port: Values) -> Object:
+    """A port with what is computed for it, such as `trunk_details`, as the API shows it."""
+    with _connection() as connection:
+        return _completed(connection, [dict(port)])[0]
+
+
+def _completed(connection: Connection, ports: Sequence[Object]) -> list[Object]:
+    return list(completed(current().ports.added, connection, ports))
 
 
 def _view(kind: str) -> View:
