@@ -104,4 +104,6 @@ def as_in_file(value: Any) -> str:
         return ""
     if isinstance(value, (list, tuple)):
         return ",".join(map(str, value))
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{each}" for key, each in value.items())
     return str(value)

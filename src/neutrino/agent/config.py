@@ -13,6 +13,7 @@ from neutrino import entry_points
 from neutrino.agent.bgp import config as bgp
 from neutrino.agent.dhcp import config as dhcp
 from neutrino.agent.guard.decide import CAUSES, CookieRange, parse_cookies
+from neutrino.agent.l2 import resource_providers
 from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l3 import config as l3
 from neutrino.agent.metadata import config as metadata
@@ -66,12 +67,7 @@ OVS = [
     cfg.StrOpt("tun_peer_patch_port", default="patch-int", help="The patch port's other end."),
     cfg.StrOpt("local_ip", default="", help="This host's tunnel endpoint address, of overlay_ip_version."),
     cfg.ListOpt("bridge_mappings", default=[], help="Bridges of physical networks, as physical_network:bridge."),
-    cfg.ListOpt(
-        "resource_provider_bandwidths",
-        default=[],
-        help="What uplinks of bridges can send and receive, as bridge:egress:ingress in kbit/s. Minimum bandwidths of "
-        "ports are guaranteed within the first; by default, the device's own speed is the limit.",
-    ),
+    *resource_providers.OVS_OPTIONS,
     cfg.StrOpt(
         "datapath_type",
         choices=["system", "netdev", "dummy"],
@@ -188,7 +184,8 @@ NETWORK_LOG = [
     cfg.StrOpt("local_output_log_base", help="File of logged packets; by default they are in the agent's log."),
 ]
 ML2: list[cfg.Opt] = [
-    cfg.IntOpt("overlay_ip_version", default=4, choices=(4, 6), help="IP version between tunnel endpoints.")
+    cfg.IntOpt("overlay_ip_version", default=4, choices=(4, 6), help="IP version between tunnel endpoints."),
+    *resource_providers.ML2_OPTIONS,
 ]
 
 GROUPS: tuple[tuple[str | None, Sequence[cfg.Opt]], ...] = (
@@ -266,7 +263,7 @@ def check(conf: Configuration) -> None:
     bridge_mappings(conf)  # parsed for its errors, which refuse the start
     permitted_ethertypes(conf)
     kept_cookies(conf)
-    uplink_rates(conf)
+    resource_providers.report(conf, [bridge for _, bridge in bridge_mappings(conf)], lambda: conf.host)
     metrics_address(conf)
     if "l2" in conf.roles:
         _check_tunnels(conf)
@@ -322,16 +319,9 @@ def bridge_mappings(conf: cfg.ConfigOpts) -> tuple[tuple[str, str], ...]:
 
 
 def uplink_rates(conf: cfg.ConfigOpts) -> tuple[tuple[str, int], ...]:
-    """Bridges, to the kbit/s that their uplink can send; one without such a number is not in it."""
-    found = {}
-    for text in conf.ovs.resource_provider_bandwidths:
-        parts = [part.strip() for part in text.split(":")]
-        if len(parts) > 3 or not parts[0] or not all(part.isdigit() or not part for part in parts[1:]):
-            raise RefusedToStart(f"[ovs] resource_provider_bandwidths: {text!r} is not bridge:egress:ingress")
-        if parts[0] in found:
-            raise RefusedToStart(f"[ovs] resource_provider_bandwidths: {text!r} names a bridge a second time")
-        found[parts[0]] = int(parts[1]) if len(parts) > 1 and parts[1] else 0
-    return tuple((bridge, kbps) for bridge, kbps in found.items() if kbps)
+    """Devices, to the kbit/s that they can send; one without such a number is not in it."""
+    rates = resource_providers.bandwidths(conf)
+    return tuple((device, each["egress"]) for device, each in rates.items() if each["egress"])
 
 
 def permitted_ethertypes(conf: cfg.ConfigOpts) -> tuple[int, ...]:

@@ -25,7 +25,6 @@ _RPC = "agents use the feed, not RPC"
 _RABBIT = "notifications reconnect and retry by themselves"
 _CONTROLLER = "flows are installed by bundles, without an OpenFlow controller"
 _NFT = "routers use nftables"
-_PLACEMENT = "hosts report no resources to Placement"
 _PROCESSES = "the API server has its own worker processes"
 _POLLING = "events of OVSDB replace polling"
 _OLD_AUTH = "the feed authenticates hosts with credentials"
@@ -100,17 +99,11 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "ovsdb_interface": "OVSDB is always used through its protocol",
         "trunk_enabled": "trunks are wired wherever the server has bound one",
         "qos_meter_bandwidth": "bandwidth is limited by meters, towards instances on the kernel datapath by queues",
-        "resource_provider_default_hypervisor resource_provider_hypervisors "
-        "resource_provider_inventory_defaults resource_provider_packet_processing_inventory_defaults "
-        "resource_provider_packet_processing_with_direction resource_provider_packet_processing_without_direction": (
-            _PLACEMENT
-        ),
         "bridge_mac_table_size": "only physical bridges learn addresses: set other_config:mac-table-size on them",
         "igmp_flood igmp_flood_reports igmp_flood_unregistered": "multicast is flooded",
         "enable_tunneling tunnel_type": "use [agent] tunnel_types",
         "tenant_network_type network_vlan_ranges tunnel_id_ranges": "use [ml2]",
     },
-    "ml2": {"tunnelled_network_rp_name": _PLACEMENT},
     "ml2_type_vxlan": {"vxlan_group": "tunnels are unicast"},
     "ovs_driver": {"ovs_create_tap": "os-vif creates the device"},
     "securitygroup": {"enable_ipset": "address sets are flows, or nft sets"},
@@ -168,11 +161,7 @@ _MISSING: dict[str, str] = {
     "ha_conntrackd_rcvsocketbuffer ha_conntrackd_sndsocketbuffer ha_conntrackd_socketbuffersize "
     "ha_conntrackd_socketbuffersize_max_grown ha_conntrackd_unix_backlog",
     "agent": "kill_scripts_path comment_iptables_rules",
-    "ovs": "resource_provider_default_hypervisor resource_provider_hypervisors resource_provider_inventory_defaults "
-    "resource_provider_packet_processing_inventory_defaults resource_provider_packet_processing_with_direction "
-    "resource_provider_packet_processing_without_direction bridge_mac_table_size "
-    "igmp_flood igmp_flood_reports igmp_flood_unregistered",
-    "ml2": "tunnelled_network_rp_name",
+    "ovs": "bridge_mac_table_size igmp_flood igmp_flood_reports igmp_flood_unregistered",
     "ml2_type_vxlan": "vxlan_group",
     "database": "slave_connection asyncio_slave_connection synchronous_reader",
     "service_providers": "service_provider",
@@ -288,7 +277,7 @@ DIFFERENT: dict[str, dict[str, str]] = {
     "oslo_messaging_notifications": {"driver": "noop or messagingv2"},
     "ovs": {
         "ovsdb_connection": "unix: and tcp: addresses",
-        "resource_provider_bandwidths": f"the rates that uplinks guarantee minimum bandwidths within; {_PLACEMENT}",
+        "resource_provider_bandwidths": "also the rates that uplinks guarantee minimum bandwidths within",
     },
     "securitygroup": {"firewall_driver": "Neutron's short names and class paths; iptables without hybrid is refused"},
 }

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from neutrino.agent.config import bridge_mappings, load_extensions, permitted_ethertypes, uplink_rates
 from neutrino.agent.guard.decide import FOREIGN_FLOWS
 from neutrino.agent.guard.gate import Bridges
-from neutrino.agent.l2 import links
+from neutrino.agent.l2 import links, resource_providers
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.extensions import BUILT_IN
@@ -57,7 +57,9 @@ def build(context: RoleContext) -> L2Role:
     conf, guarded = context.conf, guarded_bridges(context)
     options, extensions = l2_options(conf), load(conf)
     if options.tunnel_types:
-        options = dataclasses.replace(options, underlay_bridge=device_of(options.local_ip, RealNetlink()))
+        underlay = device_of(options.local_ip, RealNetlink())
+        rates = rates_with_tunnels(options.uplink_rates, conf.ml2.tunnelled_network_rp_name, underlay)
+        options = dataclasses.replace(options, underlay_bridge=underlay, uplink_rates=rates)
     run_directory = conf.ovs.run_directory
     reconciler = Reconciler(
         context.switch.ovsdb,
@@ -97,6 +99,15 @@ def device_of(address: str, netlink: Netlink) -> str:
         LOG.warning("minimum bandwidths in tunnels are not guaranteed: %s cannot be found: %s", address, error)
         return ""
     return next((each.device for each in found if each.address.partition("/")[0] == str(ip_address(address))), "")
+
+
+def rates_with_tunnels(rates: Iterable[tuple[str, int]], tunnelled: str, underlay: str) -> tuple[tuple[str, int], ...]:
+    """The rates of devices, with what tunnels share as that of their device, unless it has a rate of its own. Pure."""
+    known = dict(rates)
+    shared = known.pop(tunnelled, 0) if tunnelled != underlay else 0
+    if underlay and shared:
+        known.setdefault(underlay, shared)
+    return tuple(known.items())
 
 
 def load(conf: cfg.ConfigOpts) -> tuple[L2Extension, ...]:
@@ -161,6 +172,7 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
         "vhostuser_socket_dir": conf.ovs.vhostuser_socket_dir,
         "ovs_hybrid_plug": hybrid,
         agents.LOG_AGENT_HEARTBEATS: conf.agent.log_agent_heartbeats,
+        **resource_providers.report(conf, [bridge for _, bridge in bridge_mappings(conf)]),
     }
     return agents.AgentState(
         agents.OVS,
