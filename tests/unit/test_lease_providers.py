@@ -6,7 +6,7 @@ from neutrino.server.ml2.ports.lease_providers import DhcpAgent, choose_provider
 
 HOME = DhcpAgent("h1")
 PLAIN, OWN = DhcpAgent("h2"), DhcpAgent("h2", distributed=True)
-DOWN, OWN_DOWN = DhcpAgent("h1", admin_state_up=False), DhcpAgent("h2", admin_state_up=False, distributed=True)
+DOWN, OWN_DOWN = DhcpAgent("h1", serves=False), DhcpAgent("h2", serves=False, distributed=True)
 
 
 @pytest.mark.parametrize(

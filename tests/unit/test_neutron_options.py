@@ -295,14 +295,14 @@ def test_all_refused_options_are_in_one_message(tmp_path: Path) -> None:
     """Each by the program that would need them."""
     conf = configured(
         tmp_path,
-        "[DEFAULT]\nenable_new_agents = False\n"
+        "[DEFAULT]\nnetwork_link_prefix = http://x\n"
         "interface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver\n"
         "external_dns_driver =\nipam_driver = mine\n[OVS]\nuse_veth_interconnection = yes\n",
     )
     with pytest.raises(RefusedToStart) as refused:
         findings.refuse(conf, findings.SERVER)
     assert str(refused.value) == (
-        "[DEFAULT] enable_new_agents = False is refused: new agents are enabled; a host needs a credential to become one; "
+        "[DEFAULT] network_link_prefix = http://x is refused: use [oslo_middleware] enable_proxy_headers_parsing; "
         "[DEFAULT] ipam_driver = mine is refused: addresses are allocated by the server itself"
     )
     with pytest.raises(RefusedToStart) as refused:

@@ -28,6 +28,7 @@ _NFT = "routers use nftables"
 _PROCESSES = "the API server has its own worker processes"
 _POLLING = "events of OVSDB replace polling"
 _OLD_AUTH = "the feed authenticates hosts with credentials"
+_MULTICAST = "multicast goes to all ports of its network: see Multicast in operator-guide.md"
 _ROOT = "the agent runs with its own privileges, without helper programs"
 
 # --- accepted, without effect: section → names that share a reason → the reason ------------------------------------------
@@ -43,7 +44,6 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "filter_validation": "an unknown filter is always an error",
         "setproctitle": "processes always have names",
         "my_ip my_ipv6": "addresses are given by bind_host, [feed] bind and [ovs] local_ip",
-        "dhcp_load_type": "the load of a DHCP agent is its number of networks",
         "enable_traditional_dhcp": "DHCP is served by hosts with the role dhcp, and only by them",
         "enable_dvr": "routers are distributed if they are created so, on hosts with a dvr mode",
         "host_dvr_for_dhcp": "a distributed router is served where its ports are, DHCP ports included",
@@ -100,7 +100,7 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "trunk_enabled": "trunks are wired wherever the server has bound one",
         "qos_meter_bandwidth": "bandwidth is limited by meters, towards instances on the kernel datapath by queues",
         "bridge_mac_table_size": "only physical bridges learn addresses: set other_config:mac-table-size on them",
-        "igmp_flood igmp_flood_reports igmp_flood_unregistered": "multicast is flooded",
+        "igmp_flood igmp_flood_reports igmp_flood_unregistered": _MULTICAST,
         "enable_tunneling tunnel_type": "use [agent] tunnel_types",
         "tenant_network_type network_vlan_ranges tunnel_id_ranges": "use [ml2]",
     },
@@ -156,7 +156,7 @@ NOT_NEEDED_SECTIONS: dict[str, str] = {
 
 # Those of the above whose function is not here: an operator who has set them loses something.
 _MISSING: dict[str, str] = {
-    "DEFAULT": "dhcp_load_type graceful_shutdown_timeout backdoor_port backdoor_socket api_paste_config "
+    "DEFAULT": "graceful_shutdown_timeout backdoor_port backdoor_socket api_paste_config "
     "ha_conntrackd_group ha_conntrackd_hashlimit ha_conntrackd_hashsize ha_conntrackd_ipv4_mcast_addr "
     "ha_conntrackd_rcvsocketbuffer ha_conntrackd_sndsocketbuffer ha_conntrackd_socketbuffersize "
     "ha_conntrackd_socketbuffersize_max_grown ha_conntrackd_unix_backlog",
@@ -193,14 +193,10 @@ REFUSED: dict[str, dict[str, dict[str, Refusal]]] = {
                     "neutron.scheduler.dhcp_agent_scheduler.weightscheduler",
                     "neutron.scheduler.dhcp_agent_scheduler.azawareweightscheduler",
                 ),
-                "networks are scheduled to the agents with the fewest networks, by availability zone",
+                "networks are scheduled to the agents with the smallest load (dhcp_load_type), by availability zone",
             ),
             "api_extensions_path": Refusal(EMPTY, "packages add API resources by the entry point neutrino.features"),
             "network_link_prefix": Refusal(EMPTY, "use [oslo_middleware] enable_proxy_headers_parsing"),
-            "enable_new_agents": Refusal(TRUE, "new agents are enabled; a host needs a credential to become one"),
-            "enable_services_on_agents_with_admin_state_down": Refusal(
-                FALSE, "networks leave DHCP agents that are disabled"
-            ),
         },
         "database": {
             "connection_parameters": Refusal(EMPTY, "append the parameters to connection, after a question mark")
@@ -238,7 +234,7 @@ REFUSED: dict[str, dict[str, dict[str, Refusal]]] = {
         },
         "ovs": {
             "use_veth_interconnection": Refusal(FALSE, "bridges are connected by patch ports, which cost less"),
-            "igmp_snooping_enable": Refusal(FALSE, "multicast is flooded"),
+            "igmp_snooping_enable": Refusal(FALSE, _MULTICAST),
             "ssl_ca_cert_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),
             "ssl_cert_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),
             "ssl_key_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),

@@ -17,6 +17,7 @@ from neutrino.server.feed.reports.reports import PortReports, Reports
 from neutrino.server.frozen import Frozen
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.hosts.registry import AgentReport, Registry
+from neutrino.server.hosts.serving import let_disabled_agents_serve
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.services import CoreServices, Services, load
@@ -34,8 +35,10 @@ def build_backend(conf: Configuration) -> Backend:
     """Opens and starts nothing, so that it can be done before processes are forked."""
     db = config.database(conf)
     db.is_frozen = Frozen(db)
+    if conf.enable_services_on_agents_with_admin_state_down:
+        let_disabled_agents_serve(db)
     quotas = Quotas(db, {name: conf.quotas[f"quota_{name}"] for name in config.quotas()})
-    registry = Registry(db, conf.agent_down_time)
+    registry = Registry(db, conf.agent_down_time, enable_new=conf.enable_new_agents, shown_load=conf.dhcp_load_type)
     nova_sink = nova.nova_notifier_from_conf(conf)  # its thread starts with the first event, not here
 
     def port_changed(before: Values | None, after: Values | None) -> None:

@@ -167,6 +167,24 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
         ),
         cfg.IntOpt("global_physnet_mtu", default=1500, min=0, help="MTU of the physical network below."),
         cfg.IntOpt("agent_down_time", default=75, min=1, help="Seconds without a report after which an agent is dead."),
+        cfg.BoolOpt(
+            "enable_new_agents",
+            default=True,
+            help="Agents that report for the first time get networks and routers. Off: they have admin_state_up false, and "
+            "get nothing, until an operator enables them.",
+        ),
+        cfg.BoolOpt(
+            "enable_services_on_agents_with_admin_state_down",
+            default=False,
+            help="Agents with admin_state_up false go on serving their networks and routers, and get no new ones. Off: "
+            "networks move to other agents, and routers are not served there.",
+        ),
+        cfg.StrOpt(
+            "dhcp_load_type",
+            default="networks",
+            choices=["networks", "subnets", "ports"],
+            help="What is balanced between DHCP agents: the number of their networks, or of the subnets or ports on them.",
+        ),
         cfg.IntOpt("dhcp_agents_per_network", default=1, min=1, help="Agents that serve each network's DHCP."),
         cfg.BoolOpt("network_auto_schedule", default=True, help="Schedule networks to DHCP agents automatically."),
         cfg.BoolOpt("allow_automatic_dhcp_failover", default=True, help="Move networks away from dead DHCP agents."),

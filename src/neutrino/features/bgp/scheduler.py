@@ -34,7 +34,7 @@ SPEAKER_PLACEMENTS = PlacementTable(
 
 @dataclass(eq=False)
 class BgpScheduler(AgentScheduler):
-    placements = SPEAKER_PLACEMENTS
+    placements: PlacementTable = field(default=SPEAKER_PLACEMENTS, kw_only=True)
     # Always exact, for an agent has at most one speaker.
     loads: Loads = field(default_factory=lambda: Loads(most=math.inf), init=False)
 

@@ -22,13 +22,14 @@ from neutrino.model.trunks import SUBPORT_OWNER
 from neutrino.server.db import tables as t
 from neutrino.server.db.reads import RowsLookup
 from neutrino.server.feed.readers.rows import Ids, grouped, one_of, read_rows
+from neutrino.server.hosts.serving import serving
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 
 AgentModes = Mapping[str, str]  # host → agent_mode of its L3 agent
 Hosts = Mapping[str, frozenset[str]]  # by the id of a port or a router
 Placement = tuple[str | None, str | None]  # id of the host's HA port, HA state of the router there
+_L3 = t.agents.c.agent_type == words.L3
 REPLICATED: Final = (HA_INTERFACE, GATEWAY, SNAT)  # of an HA router: on all its hosts
-_L3_AGENTS = sa.and_(t.agents.c.agent_type == words.L3, t.agents.c.admin_state_up.is_(True))
 _IS_DISTRIBUTED = sa.and_(routers.c.distributed, one_of(router_ports.c.port_type, INTERFACES))
 _ON_SEVERAL_HOSTS = RowsLookup(
     sa.select(router_ports.c.port_id, router_ports.c.router_id, _IS_DISTRIBUTED.label("is_distributed"))
@@ -89,8 +90,8 @@ def read_router_hosts(connection: Connection, ports: Ids) -> RouterHosts:
 
 
 def read_agent_modes(connection: Connection) -> AgentModes:
-    """The hosts whose L3 agents are in a DVR mode and administratively up."""
-    rows = connection.execute(sa.select(t.agents.c.host, t.agents.c.configurations).where(_L3_AGENTS))
+    """The hosts whose L3 agents are in a DVR mode and serve."""
+    rows = connection.execute(sa.select(t.agents.c.host, t.agents.c.configurations).where(_L3, serving(connection)))
     modes = ((row.host, msgspec.json.decode(row.configurations).get(words.AGENT_MODE)) for row in rows)
     return {host: mode for host, mode in modes if mode in DVR_MODES}
 
@@ -106,13 +107,13 @@ def read_local_hosts(connection: Connection, ids: Ids, modes: AgentModes) -> dic
 
 
 def read_placements(connection: Connection, ids: Ids) -> dict[str, dict[str, Placement]]:
-    """Router → the hosts whose agents it is scheduled to; agents with admin_state_up=False do not serve it."""
+    """Router → the hosts whose agents it is scheduled to; without those that are disabled and do not serve it."""
     statement = (
         sa.select(
             router_l3_agents.c.router_id, router_l3_agents.c.ha_port_id, router_l3_agents.c.ha_state, t.agents.c.host
         )
         .join(t.agents, t.agents.c.id == router_l3_agents.c.agent_id)
-        .where(_L3_AGENTS)
+        .where(_L3, serving(connection))
         .order_by(t.agents.c.host)
     )
     placements: defaultdict[str, dict[str, Placement]] = defaultdict(dict)
@@ -126,7 +127,7 @@ def read_disabled_hosts(connection: Connection, ids: Ids) -> dict[str, list[str]
     statement = (
         sa.select(router_l3_agents.c.router_id, t.agents.c.host)
         .join(t.agents, t.agents.c.id == router_l3_agents.c.agent_id)
-        .where(t.agents.c.admin_state_up.is_(False))
+        .where(sa.not_(serving(connection)))
         .order_by(t.agents.c.host)
     )
     return grouped(connection, statement, router_l3_agents.c.router_id, ids, attrgetter("host"))

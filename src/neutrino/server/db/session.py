@@ -77,6 +77,11 @@ class Database:
         """A connection for reading, in autocommit: each statement sees what is committed, and no lock is held."""
         return _Read(self._connect_to_read, self._threads, self._outage)
 
+    def set_option(self, name: str, value: object) -> None:
+        """An execution option of all connections that are opened from now on, for statements that depend on it."""
+        for engine in (self._reads, self._writes):
+            engine.update_execution_options(**{name: value})
+
     def release(self) -> None:
         """Return this thread's connection for reading to the pool, as it is not going to read any more, or not for long."""
         self._threads.kept = None

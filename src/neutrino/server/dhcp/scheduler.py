@@ -11,9 +11,9 @@ the ports once more after their commit (`reconcile_ports`): the later one sees e
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import sqlalchemy as sa
@@ -39,18 +39,20 @@ from neutrino.server.dhcp.segments import (
 from neutrino.server.hosts.registry import AgentReport, Registry, check_agent
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import NO_EVENT, PendingWrite
-from neutrino.server.scheduling.placements import NETWORKS, Agents, kept_of_surplus, lacking
+from neutrino.server.scheduling.loads import Loads
+from neutrino.server.scheduling.placements import NETWORKS, Agents, PlacementTable, kept_of_surplus, lacking
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
 
 LOG = logging.getLogger(__name__)
 BATCH = 50  # networks placed in one transaction, each with its port
+LOADS: Final = {"networks": None, "subnets": t.subnets, "ports": t.ports}  # dhcp_load_type: the parts that are counted
 RECONCILE_ROUNDS = 5  # of `reconcile_ports`: a network that keeps changing is reconciled by the requests that change it
 _HAS_DHCP = sa.exists().where(t.subnets.c.network_id == t.networks.c.id, t.subnets.c.enable_dhcp)
 
 
 @dataclass(eq=False)
 class DhcpScheduler(AgentScheduler):
-    placements = NETWORKS
+    placements: PlacementTable = field(default=NETWORKS, kw_only=True)
     ports: DhcpPorts
     # Called with a cutoff: removes the DHCP block of ports whose lease providers are all dead since then.
     release_ports: Callable[[str], Collection[str]]
@@ -264,7 +266,7 @@ class DhcpScheduler(AgentScheduler):
     @cached_property
     def _insert_if_lacking(self) -> sa.Insert:
         row = sa.select(t.networks.c.id, sa.bindparam("agent_id", type_=sa.String), sa.false()).where(
-            t.networks.c.id == sa.bindparam("network_id"), NETWORKS.placed < self._wanted
+            t.networks.c.id == sa.bindparam("network_id"), self.placements.placed < self._wanted
         )
         insert = sa.insert(t.network_dhcp_agents).from_select(["network_id", "agent_id", "requested"], row)
         return insert.execution_options(preserve_rowcount=True)  # PostgreSQL's driver drops the row count otherwise
@@ -272,7 +274,7 @@ class DhcpScheduler(AgentScheduler):
     # --- surplus --------------------------------------------------------------------------------------------------
 
     def with_surplus(self, connection: Connection) -> Sequence[str]:
-        automatic = NETWORKS.serving_if(sa.not_(t.network_dhcp_agents.c.requested))
+        automatic = self.placements.serving_if(sa.not_(t.network_dhcp_agents.c.requested))
         statement = sa.select(t.networks.c.id).where(automatic > self._wanted).order_by(t.networks.c.id)
         return connection.execute(statement, {"cutoff": self.registry.cutoff()}).scalars().all()
 
@@ -376,7 +378,7 @@ class DhcpScheduler(AgentScheduler):
         )
         statement = (
             sa.select(t.networks.c.id, t.networks.c.revision_number, t.networks.c.availability_zone_hints)
-            .where(t.networks.c.id > after, _HAS_DHCP, for_zone, ~has, NETWORKS.placed < self._wanted)
+            .where(t.networks.c.id > after, _HAS_DHCP, for_zone, ~has, self.placements.placed < self._wanted)
             .order_by(t.networks.c.id)
             .limit(BATCH)
         )
@@ -430,7 +432,11 @@ def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any
         failover=conf.allow_automatic_dhcp_failover,
     )
     ports = DhcpPorts(core.networks, core.ports, core.operations, conf.base_mac)
-    scheduler = DhcpScheduler(db, registry, options, ports, core.provisioning.release_unserved)
+    placements = replace(NETWORKS, leaves_disabled=not conf.enable_services_on_agents_with_admin_state_down)
+    loads = Loads(parts=LOADS[conf.dhcp_load_type])
+    scheduler = DhcpScheduler(
+        db, registry, options, ports, core.provisioning.release_unserved, placements=placements, loads=loads
+    )
     core.subnets.dhcp = scheduler
     core.ports.commit_hooks.append(scheduler.port_changed)
     return scheduler

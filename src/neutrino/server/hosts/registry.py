@@ -75,6 +75,8 @@ class Registry:
     db: Database
     down_time: float = 75
     clock: Callable[[], float] = time.time
+    enable_new: bool = True  # whether agents that report for the first time get networks and routers
+    shown_load: str = words.NETWORKS  # the entry of a DHCP agent's report that the API shows as its load
 
     # --- reports --------------------------------------------------------------------------------------------------
 
@@ -107,7 +109,7 @@ class Registry:
             return self._insert(tx, state, now)
         if state.configurations.get(words.LOG_AGENT_HEARTBEATS):
             LOG.info("%s on %s reported; before that at %s", *_key(state), before["heartbeat_timestamp"])
-        values = _changes(state, before)
+        values = self._changes(state, before)
         revived = not self.alive(before, now)
         if not (values or revived or state.start_flag):
             return AgentReport(before["id"], *_key(state), AgentStatus.ALIVE, is_heartbeat=True)
@@ -133,17 +135,38 @@ class Registry:
             "agent_type": state.agent_type,
             "host": state.host,
             "availability_zone": state.availability_zone,
-            "admin_state_up": True,
+            "admin_state_up": self.enable_new,
             "created_at": at,
             "started_at": at,
             "heartbeat_timestamp": at,
             "resource_versions": encode(state.resource_versions),
-            **_columns(state),
+            **self._columns(state),
         }
         tx.write(sa.insert(t.agents).values(row))
         tx.record("agent", row["id"], created=True)
-        LOG.info("%s on %s is new", *_key(state))
+        waits = "" if self.enable_new else "; it is disabled until an operator enables it (enable_new_agents)"
+        LOG.info("%s on %s is new%s", *_key(state), waits)
         return AgentReport(row["id"], *_key(state), AgentStatus.NEW, state.start_flag)
+
+    def _columns(self, state: AgentState) -> Object:
+        """The columns that every report has."""
+        # Of the load only DHCP agents report a number, which nothing but the API reads: schedulers count in the database.
+        load = state.configurations.get(self.shown_load) if state.agent_type == words.DHCP else None
+        return {
+            "binary": state.binary,
+            "topic": state.topic,
+            "load": min(max(load, 0), MAX_LOAD) if isinstance(load, int) else 0,
+            "configurations": encode(state.configurations),
+        }
+
+    def _changes(self, state: AgentState, before: Row) -> Object:
+        """The columns that a report changes, without the time."""
+        columns = self._columns(state)
+        if state.availability_zone is not None:
+            columns["availability_zone"] = state.availability_zone
+        if state.resource_versions:
+            columns["resource_versions"] = encode(state.resource_versions)
+        return {name: value for name, value in columns.items() if value != before[name]}
 
     # --- reads ----------------------------------------------------------------------------------------------------
 
@@ -193,28 +216,6 @@ def check_agent(connection: Connection, key: str) -> None:
 
 def _key(state: AgentState) -> tuple[str, str]:
     return state.agent_type, state.host
-
-
-def _columns(state: AgentState) -> Object:
-    """The columns that every report has."""
-    # Of the load only DHCP agents report a number, which nothing but the API reads: schedulers count placements.
-    networks = state.configurations.get(words.NETWORKS) if state.agent_type == words.DHCP else None
-    return {
-        "binary": state.binary,
-        "topic": state.topic,
-        "load": min(max(networks, 0), MAX_LOAD) if isinstance(networks, int) else 0,
-        "configurations": encode(state.configurations),
-    }
-
-
-def _changes(state: AgentState, before: Row) -> Object:
-    """The columns that a report changes, without the time."""
-    columns = _columns(state)
-    if state.availability_zone is not None:
-        columns["availability_zone"] = state.availability_zone
-    if state.resource_versions:
-        columns["resource_versions"] = encode(state.resource_versions)
-    return {name: value for name, value in columns.items() if value != before[name]}
 
 
 def _is_read_by_feed(state: AgentState, before: Row) -> bool:

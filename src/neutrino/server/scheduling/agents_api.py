@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import sqlalchemy as sa
 
+from neutrino.model.agents import AgentStatus
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.definition import Extension
@@ -26,7 +27,7 @@ from neutrino.server.db.changed_values import Changed, changed_values
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.sql import Condition, Expression
 from neutrino.server.db.view import View
-from neutrino.server.hosts.registry import Registry, check_agent
+from neutrino.server.hosts.registry import AgentReport, Registry, check_agent
 from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.query import EVERYTHING, Query
 from neutrino.server.scheduling.placements import PlacementTable
@@ -77,11 +78,9 @@ class Agents(Listing):
         # After the commit: schedulers read the agent's new state.
         enabled = values.get("admin_state_up")
         for scheduler in self._schedulers:
-            if scheduler.placements.agent_type != before["agent_type"]:
-                continue
-            if enabled and not before["admin_state_up"]:
-                scheduler.auto_schedule(before["host"])
-            if enabled is False:
+            if enabled and not before["admin_state_up"]:  # as if it were back
+                scheduler.reported(AgentReport(key, before["agent_type"], before["host"], AgentStatus.REVIVED))
+            if enabled is False and scheduler.placements.agent_type == before["agent_type"]:
                 scheduler.agent_disabled(key)
         return self._load(key)
 

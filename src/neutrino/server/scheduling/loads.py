@@ -3,6 +3,8 @@
 Counting reads every placement: with 10,000 networks that takes longer than all else of a request. Therefore counts are
 exact while there are few placements, and kept for some seconds when there are many. What this process places meanwhile is
 added, so that a burst of requests is spread as well; what others place, or delete, is seen with the next count.
+
+Objects may weigh differently: with `parts`, such as ports, an agent's load is the number of parts of its objects.
 """
 
 import time
@@ -10,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+
+import sqlalchemy as sa
 
 COUNTED: Final = 1000  # placements that are counted with each request
 KEPT_SECONDS: Final = 10.0
@@ -20,6 +24,7 @@ class Loads:
     """Counts by the id of the agent, for one kind of placement."""
 
     most: float = COUNTED
+    parts: sa.Table | None = None  # with the id of their object, as a foreign key to it; None: objects are counted
     clock: Callable[[], float] = time.monotonic
     _counts: Counter[str] = field(default_factory=Counter, init=False)
     _until: float = field(default=0.0, init=False)

@@ -144,9 +144,27 @@ class PlacementTable:
 
     @cached_property
     def _agents_counted(self) -> RowsLookup:
+        return self._counting(None)
+
+    @cached_property
+    def _agents_counted_by_parts(self) -> dict[sa.Table, RowsLookup]:
+        return {}
+
+    def _agents_with_loads(self, parts: sa.Table | None) -> RowsLookup:
+        """The agents with their loads, as a statement that is compiled once."""
+        if parts is None:
+            return self._agents_counted
+        known = self._agents_counted_by_parts
+        return known.get(parts) or known.setdefault(parts, self._counting(parts))
+
+    def _counting(self, parts: sa.Table | None) -> RowsLookup:
         rows = self.table.alias()
-        placed = sa.select(sa.func.count()).where(rows.c.agent_id == t.agents.c.id).scalar_subquery()
-        return RowsLookup(self._statement.add_columns(placed.label("load")))
+        placed = sa.select(sa.func.count()).where(rows.c.agent_id == t.agents.c.id)
+        if parts is not None:
+            counted = parts.alias()
+            of_object = counted.c[f"{self.kind}_id"] == rows.c[f"{self.kind}_id"]
+            placed = placed.select_from(rows.join(counted, of_object))
+        return RowsLookup(self._statement.add_columns(placed.scalar_subquery().label("load")))
 
     def agents(self, connection: Connection, cutoff: str, object_id: str) -> Agents:
         """All agents of the type, and which of them serve the object. Agents are dead before the cutoff."""
@@ -163,7 +181,7 @@ class PlacementTable:
     def reading_candidates(self, cutoff: str, loads: Loads, object_id: str = "") -> Read[Agents]:
         """The same, to be read together with other things."""
         counts = loads.kept()
-        reading = (self._agents_counted if counts is None else self._agents)(object=object_id)
+        reading = (self._agents_with_loads(loads.parts) if counts is None else self._agents)(object=object_id)
 
         def agents(rows: Sequence[NamedRow]) -> Agents:
             known = counts

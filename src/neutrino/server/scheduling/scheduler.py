@@ -17,13 +17,12 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from sqlalchemy.engine import Connection
 
 from neutrino.server import errors
 from neutrino.server.db.session import Database
-from neutrino.server.hosts.registry import Registry
+from neutrino.server.hosts.registry import AgentReport, Registry
 from neutrino.server.scheduling.loads import Loads
 from neutrino.server.scheduling.placements import Agents, PlacementTable
 from neutrino.server.scheduling.report_gaps import ReportGap
@@ -62,11 +61,11 @@ class Move:
 
 @dataclass(eq=False)
 class AgentScheduler(ABC):
-    placements: ClassVar[PlacementTable]
+    placements: PlacementTable = field(kw_only=True)
     db: Database
     registry: Registry
     options: SchedulingOptions
-    loads: Loads = field(default_factory=Loads, init=False)
+    loads: Loads = field(default_factory=Loads, kw_only=True)
 
     def agents(self, connection: Connection, object_id: str) -> Agents:
         """All agents that objects can be placed on, and which of them serve this one; their loads are not read."""
@@ -79,6 +78,13 @@ class AgentScheduler(ABC):
     @abstractmethod
     def place(self, object_id: str, change: PlacementChange) -> Move | None:
         """Change the agents of an object, and its ports with them, in one transaction; None if nothing changed."""
+
+    @abstractmethod
+    def reported(self, report: AgentReport) -> int:
+        """Give an agent that is new, back, restarted or enabled what it lacks; how many objects these were.
+
+        Also after that of a host's Open vSwitch agent: the host may now be able to bind ports that it could not before.
+        """
 
     @abstractmethod
     def auto_schedule(self, host: str) -> int:

@@ -34,6 +34,7 @@ from neutrino.server.db.tables import (
     server_processes,
     subnets,
 )
+from neutrino.server.hosts.serving import disabled_agents_serve
 
 Query = sa.Select[*tuple[object, ...]]
 _PING = sa.select(sa.literal(1))
@@ -124,9 +125,10 @@ def objects(
     connection: Connection, queries: Mapping[str, Query], **parameters: str | int
 ) -> dict[str, list[NamedObject]]:
     """The objects with a problem, by problem."""
+    asked = {problem: query for problem, query in queries.items() if not problem.endswith("_of_disabled_agents")}
     return {
         problem: [NamedObject(**row) for row in connection.execute(query, parameters).mappings()]
-        for problem, query in queries.items()
+        for problem, query in (asked if disabled_agents_serve(connection) else queries).items()
     }
 
 

@@ -19,6 +19,7 @@ from neutrino.server.db.sql import NamedRow
 from neutrino.server.feed.readers import l2
 from neutrino.server.feed.readers.rows import MAX_IDS, build, decode_fixed_ips, read_ids, read_rows, select, texts
 from neutrino.server.hosts.registry import Registry
+from neutrino.server.hosts.serving import disabled_agents_serve
 from neutrino.server.trace.feature_part import Reached, ReadTracePart
 from neutrino.server.trace.routing import Routing
 from neutrino.server.trace.values import (
@@ -298,10 +299,11 @@ def _hosts(connection: Connection, registry: Registry, names: Collection[str]) -
     agents: dict[str, dict[str, NamedRow]] = {}
     for row in read_rows(connection, statement, t.agents.c.host, sorted(names)):
         agents.setdefault(row.host, {})[row.agent_type] = row
-    return {name: _host(name, registry, agents.get(name, {})) for name in names}
+    all_serve = disabled_agents_serve(connection)
+    return {name: _host(name, registry, agents.get(name, {}), all_serve) for name in names}
 
 
-def _host(name: str, registry: Registry, agents: Mapping[str, NamedRow]) -> TracedHost:
+def _host(name: str, registry: Registry, agents: Mapping[str, NamedRow], all_serve: bool) -> TracedHost:
     l2_agent, l3_agent = agents.get(words.OVS), agents.get(words.L3)
     reported = _decode(l2_agent.configurations) if l2_agent is not None else {}
     routing = _decode(l3_agent.configurations) if l3_agent is not None else {}
@@ -311,7 +313,7 @@ def _host(name: str, registry: Registry, agents: Mapping[str, NamedRow]) -> Trac
         name=name,
         alive=l2_agent is not None and registry.alive(l2_agent._asdict()),
         l3_alive=l3_agent is not None and registry.alive(l3_agent._asdict()),
-        l3_disabled=l3_agent is not None and not l3_agent.admin_state_up,
+        l3_disabled=l3_agent is not None and not (l3_agent.admin_state_up or all_serve),
         last_report=l2_agent.heartbeat_timestamp if l2_agent is not None else "",
         tunneling_ip=str(reported.get(words.TUNNELING_IP) or ""),
         tunnel_types=tuple(map(str, types)) if isinstance(types, list) else (),

@@ -27,6 +27,7 @@ from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.registry import AgentReport
+from neutrino.server.hosts.serving import serving
 from neutrino.server.ml2.networks import Networks
 from neutrino.server.ml2.operations import Operations
 from neutrino.server.ml2.ports.collection import Ports
@@ -130,9 +131,7 @@ def _wanted_gateways(connection: Connection, uses: Sequence[RouterUse]) -> Itera
     )
     for select in (floating, *(use.gateway_hosts for use in uses if use.gateway_hosts is not None)):
         needed = select.subquery("needed")
-        on_host = sa.and_(
-            t.agents.c.host == needed.c.host, t.agents.c.agent_type == words.L3, t.agents.c.admin_state_up.is_(True)
-        )
+        on_host = sa.and_(t.agents.c.host == needed.c.host, t.agents.c.agent_type == words.L3, serving(connection))
         statement = (
             sa.select(needed.c.network_id, needed.c.host, t.agents.c.configurations).join(t.agents, on_host).distinct()
         )

@@ -40,7 +40,7 @@ from neutrino.server.db.session import retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.registry import AgentReport, check_agent
 from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite, Writes, pending_statement
-from neutrino.server.scheduling.placements import Candidate
+from neutrino.server.scheduling.placements import Candidate, PlacementTable
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange
 
 LOG = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Assignment:
 
 @dataclass(eq=False)
 class L3Scheduler(AgentScheduler):
-    placements = l3.PLACEMENTS
+    placements: PlacementTable = field(default=l3.PLACEMENTS, kw_only=True)
     operations: Operations
     ports: RouterPorts
     driver: str

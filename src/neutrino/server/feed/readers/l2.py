@@ -31,6 +31,7 @@ from neutrino.server.feed.readers.rows import (
     texts,
 )
 from neutrino.server.feed.records import TUNNEL_TYPES, AgentRecord, DhcpAgent, NetworkRecord, PortRecord, migrating
+from neutrino.server.hosts.serving import disabled_agents_serve
 from neutrino.server.ipam.delegated import PROVISIONAL
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.ports.binding import EXPIRED
@@ -246,11 +247,12 @@ def read_agents(connection: Connection, ids: Ids) -> Iterator[tuple[str, AgentRe
         .outerjoin(t.dvr_host_macs, t.dvr_host_macs.c.host == t.agents.c.host)
         .where(t.agents.c.agent_type.in_([words.OVS, words.DHCP]))
     )
+    all_serve = disabled_agents_serve(connection)
     for row in read_rows(connection, statement, t.agents.c.id, ids):
         configurations = msgspec.json.decode(row.configurations)
         if row.agent_type == words.DHCP:
             distributed = configurations.get(words.DHCP_DISTRIBUTED) is True
-            yield row.id, AgentRecord(dhcp=DhcpAgent(row.host, bool(row.admin_state_up), distributed))
+            yield row.id, AgentRecord(dhcp=DhcpAgent(row.host, all_serve or bool(row.admin_state_up), distributed))
         else:
             mac = m.DvrMac(id=row.host, mac_address=row.mac_address) if row.mac_address is not None else None
             yield row.id, AgentRecord(_endpoint(row.host, configurations), mac)

@@ -7,8 +7,8 @@
 On a routed network only agents on the port's segment count: those whose host has a DHCP port on one of its subnets, and the
 distributed agent of the port's host, which has a copy of one.
 
-A disabled agent gives no leases, and ports do not wait for a dead one. A network that is scheduled to no agent has no DHCP
-port, and so no distributed copy of one either.
+A disabled agent gives no leases, unless disabled agents serve, and ports do not wait for a dead one. A network that is
+scheduled to no agent has no DHCP port, and so no distributed copy of one either.
 """
 
 from collections import defaultdict
@@ -23,6 +23,7 @@ from sqlalchemy.engine import Connection
 from neutrino.model import agents as words
 from neutrino.server.db import tables as t
 from neutrino.server.db.sql import NamedRow
+from neutrino.server.hosts.serving import disabled_agents_serve
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ipam.delegated import PROVISIONAL
 
@@ -103,35 +104,36 @@ class WaitingPort(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class DhcpAgent:
     host: str
-    admin_state_up: bool = True
+    serves: bool = True
     heartbeat: str = ""
     distributed: bool = False
 
 
 def choose_providers(scheduled: Collection[DhcpAgent], on_host: DhcpAgent | None) -> list[DhcpAgent]:
     """The providers among the agents that a port's network is scheduled to and the one of the port's host. Pure."""
-    if scheduled and on_host is not None and on_host.distributed and on_host.admin_state_up:
+    if scheduled and on_host is not None and on_host.distributed and on_host.serves:
         return [on_host]
-    return [agent for agent in scheduled if agent.admin_state_up]
+    return [agent for agent in scheduled if agent.serves]
 
 
 def is_provider(connection: Connection, network_id: str, port_host: str, host: str) -> bool:
     """Whether the DHCP agent of `host` gives leases to ports of the network that are bound to `port_host`."""
     rows = connection.execute(_CONCERNED, {"network": network_id, "on_host": port_host}).all()
-    return any(agent.host == host for agent in _providers(rows, port_host))
+    return any(agent.host == host for agent in _providers(connection, rows, port_host))
 
 
 def has_live_provider(connection: Connection, network_id: str, subnets: Sequence[str], host: str, cutoff: str) -> bool:
     """Whether a port on these subnets, bound to the host, gets a lease from a live agent: then it waits for it."""
     known = {"network": network_id, "on_host": host, "subnets": list(subnets)}
     rows = connection.execute(_CONCERNED_IF_DHCP, known).all()
-    return any(agent.heartbeat >= cutoff for agent in _providers(rows, host))
+    return any(agent.heartbeat >= cutoff for agent in _providers(connection, rows, host))
 
 
 def without_live_provider(connection: Connection, ports: Sequence[WaitingPort], cutoff: str) -> list[WaitingPort]:
     """The ports whose lease providers are all dead or disabled, or that have none."""
     # One query for all agents: when DHCP agents die, many ports wait at once.
-    agents = {row.id: _agent(row) for row in connection.execute(_ALL)}
+    all_serve = disabled_agents_serve(connection)
+    agents = {row.id: _agent(row, all_serve) for row in connection.execute(_ALL)}
     on_host = {agent.host: agent for agent in agents.values()}
     scheduled: defaultdict[str, list[DhcpAgent]] = defaultdict(list)
     networks = sorted({port.network_id for port in ports})
@@ -162,12 +164,13 @@ def _servers_on_segments(connection: Connection, port_ids: Sequence[str]) -> dic
     return out
 
 
-def _providers(rows: Sequence[NamedRow], host: str) -> list[DhcpAgent]:
-    known = [(row.scheduled, _agent(row)) for row in rows]
+def _providers(connection: Connection, rows: Sequence[NamedRow], host: str) -> list[DhcpAgent]:
+    all_serve = disabled_agents_serve(connection)
+    known = [(row.scheduled, _agent(row, all_serve)) for row in rows]
     on_host = next((agent for _, agent in known if agent.host == host), None)
     return choose_providers([agent for scheduled, agent in known if scheduled], on_host)
 
 
-def _agent(row: NamedRow) -> DhcpAgent:
+def _agent(row: NamedRow, all_serve: bool) -> DhcpAgent:
     distributed = msgspec.json.decode(row.configurations).get(words.DHCP_DISTRIBUTED) is True
-    return DhcpAgent(row.host, bool(row.admin_state_up), row.heartbeat_timestamp, distributed)
+    return DhcpAgent(row.host, all_serve or bool(row.admin_state_up), row.heartbeat_timestamp, distributed)
