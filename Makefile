@@ -56,6 +56,7 @@ lint:
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports
+	qa/page/check
 
 # A minute of one core, some seconds with the cache of an earlier run: beside the tests.
 TYPED = src/neutrino qa tests/faults packaging/debs

@@ -36,7 +36,7 @@ make_bare_root() {
 
 carry_settings() {
     local carried=$root/root/environment acquire=$root/etc/apt/apt.conf.d/99carried keyring directory file target path
-    env -0 | grep -zE '^(PIP_|UV_)|^[A-Za-z_]*(_proxy|_PROXY|CERT|CA_BUNDLE|CAINFO)[A-Z_]*=' >"$carried" || true
+    env -0 | grep -zE '^(PIP_|UV_|npm_config_|NPM_CONFIG_)|^[A-Za-z_]*(_proxy|_PROXY|CERT|CA_BUNDLE|CAINFO)[A-Z_]*=' >"$carried" || true
     apt-config dump | grep '^Acquire::' >"$acquire" || true
     if [ -n "$mirror" ]; then
         rm -rf "$root/etc/apt/sources.list" "$root"/etc/apt/sources.list.d/*
@@ -48,7 +48,8 @@ carry_settings() {
         mkdir -p "$root$directory"
         cp -rL "$directory/." "$root$directory" 2>/dev/null || true # links into packages that are not there
     done
-    pip_files=(/etc/pip.conf "$HOME/.pip/pip.conf" "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf" "${PIP_CONFIG_FILE:-}")
+    pip_files=(/etc/pip.conf "$HOME/.pip/pip.conf" "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf" "${PIP_CONFIG_FILE:-}"
+        "$HOME/.npmrc")
     for file in "${pip_files[@]}"; do
         [ -f "$file" ] || continue
         target=$root${file/#$HOME/\/root}

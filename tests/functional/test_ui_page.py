@@ -39,8 +39,10 @@ def page(browser: Browser, server: Neutrino, cloud: dict[str, dict[str, Any]]) -
 
 
 # Clicks on the other 19 projects; the last one draws all 500 networks.
-EXPAND_ALL = """(() => {
+EXPAND_ALL = """(async () => {
   for (let n = 0; n < 19; n += 1) {
+    document.querySelector("[aria-label='Fit to the window']").click();
+    while (!document.querySelector('.n-project')) await new Promise(requestAnimationFrame);
     document.querySelector('.n-project').dispatchEvent(new MouseEvent('click', {bubbles: true}));
   }
 })()"""
@@ -245,10 +247,11 @@ PAIRS = [
     ("warn", "warn-soft"),
 ]
 CONTRAST = """(([a, b]) => {
-  const style = getComputedStyle(document.documentElement);
   const light = (name) => {
-    const hex = style.getPropertyValue(`--${name}`).trim();
-    const parts = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255);
+    const probe = document.body.appendChild(document.createElement('i'));
+    probe.style.color = `var(--${name})`;
+    const parts = getComputedStyle(probe).color.match(/[0-9.]+/g).slice(0, 3).map((part) => part / 255);
+    probe.remove();
     const [r, g, b] = parts.map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
@@ -387,8 +390,10 @@ def test_five_hundred_networks(browser: Browser) -> None:
             page.wait_for("document.querySelectorAll('.n-network').length === 25")
             page.screenshot("large-expanded")
             page.evaluate(EXPAND_ALL)
-            page.wait_for("document.querySelectorAll('.n-network').length === 500")
+            page.wait_for("document.querySelectorAll('.box').length > 1")
+            assert page.count(".n-network") < 400, "what is out of view has no elements"
             page.click("[aria-label='Fit to the window']")
+            page.wait_for("document.querySelectorAll('.n-network').length === 500")
             page.screenshot("large-all")
             page.fill(".search input", "net-13-7")
             page.press("Enter")

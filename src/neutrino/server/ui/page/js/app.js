@@ -223,9 +223,10 @@ export class App {
     if (view === 'health') {
       this.health.update(this.derived, { statusHidden: this.extras.statusHidden, agentsHidden: this.agentsHidden(), loaded });
     }
-    if (view === 'subnets') this.subnets.update(
-      this.derived.usageList, { project: params.project ?? '', loaded, availabilityHidden: this.extras.availabilityHidden },
-    );
+    if (view === 'subnets') {
+      const { availabilityHidden } = this.extras;
+      this.subnets.update(this.derived.usageList, { project: params.project ?? '', loaded, availabilityHidden });
+    }
   }
 
   agentsHidden() {

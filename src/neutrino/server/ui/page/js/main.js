@@ -28,7 +28,7 @@ async function start() {
     if (known) open(known);
     else showLogin(mode);
   } catch (error) {
-    put(root, h('main', { class: 'boot' }, empty('The server does not answer', error.message,
+    put(root, h('main', { class: 'boot' }, empty('The server does not answer', error instanceof Error ? error.message : '',
       h('button', { type: 'button', class: 'primary', on: { click: () => { put(root, h('p', { class: 'boot' }, 'Loading…')); start(); } } }, 'Try again'))));
   }
 }

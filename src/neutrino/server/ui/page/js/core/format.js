@@ -28,11 +28,14 @@ export function group(number) {
   return String(number).replace(/\B(?=(\d{3})+(?!\d))/g, '\u202f');
 }
 
+/** @type {[string, bigint][]} */
+const UNITS = [['T', 10n ** 12n], ['G', 10n ** 9n], ['M', 10n ** 6n], ['k', 1000n]];
+
 /** A large number with three digits at most, such as 65.5k; beyond that as a power of two. */
 export function compact(number) {
   const value = typeof number === 'bigint' ? number : BigInt(Math.trunc(number));
   if (value < 10_000n) return group(value);
-  for (const [unit, size] of [['T', 10n ** 12n], ['G', 10n ** 9n], ['M', 10n ** 6n], ['k', 1000n]]) {
+  for (const [unit, size] of UNITS) {
     if (value >= size * 1000n) break;
     if (value >= size) return `${(Number((value * 10n) / size) / 10).toString()}${unit}`;
   }

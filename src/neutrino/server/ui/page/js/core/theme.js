@@ -5,7 +5,7 @@ const CHOICES = ['system', 'light', 'dark'];
 
 export function currentTheme() {
   try {
-    const stored = localStorage.getItem(KEY);
+    const stored = localStorage.getItem(KEY) ?? '';
     return CHOICES.includes(stored) ? stored : 'system';
   } catch {
     return 'system';

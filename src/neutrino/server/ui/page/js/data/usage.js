@@ -22,6 +22,7 @@ export function subnetUsage(tables, availabilities, project) {
     for (const each of network.subnet_ip_availability ?? []) reported.set(each.subnet_id, each);
   }
   const counted = availabilities ? new Map() : countPorts(tables);
+  /** @type {Usage[]} */
   const found = [];
   for (const subnet of tables.subnet.values()) {
     const network = tables.network.get(subnet.network_id) ?? null;

@@ -1,11 +1,10 @@
-/** The topology as a drawing: nodes and edges by key, so that an update changes only what differs. */
+/** The topology as a drawing: nodes and edges by key, of which the painter keeps those in view. */
 
 import { h, put, s } from '../core/dom.js';
-import { count } from '../core/format.js';
 import { icon, paths } from '../core/icons.js';
-import { CARDS } from './cards.js';
 import { layout, pathOf } from './layout.js';
 import { nearest } from './keyboard.js';
+import { Painter, levelOf } from './painter.js';
 import { Viewport } from './viewport.js';
 
 const READABLE = 0.72; // scale
@@ -16,15 +15,25 @@ const TOGGLES = { network: true, external: true, router: true, heading: true, mo
 export class Graph {
   /**
    * @param {{onSelect: (key: string) => void, onToggle: (key: string, open: boolean) => void,
-   *   names: {project: (id: string) => string, network: (id: string) => string}}} options
+   *   names: any}} options names: words for projects, networks, states and numbers
    */
   constructor({ onSelect, onToggle, names }) {
-    Object.assign(this, { onSelect, onToggle, names });
-    this.drawn = new Map();
+    this.onSelect = onSelect;
+    this.onToggle = onToggle;
+    /** @type {import('./layout.js').Picture} */
     this.picture = { nodes: [], edges: [], boxes: [], areas: [], bounds: { x: 0, y: 0, w: 0, h: 0 } };
+    /** @type {Map<string, import('./layout.js').Node>} */
+    this.byKey = new Map();
     this.selected = '';
     this.focused = '';
+    /** Nodes that an edge connects with the selected one. @type {Set<string>} */
+    this.related = new Set();
+    /** @type {{keys: string[], steps: Object<string, number[]>, verdict: string} | null} */
     this.path = null;
+    /** @type {Set<string>} */
+    this.onPath = new Set();
+    /** The part of the picture for which elements are kept. */
+    this.kept = { x: 0, y: 0, w: 0, h: 0, level: -1 };
     this.stacked = innerWidth < NARROW;
     this.boxLayer = s('g', { class: 'boxes' });
     this.edgeLayer = s('g', { class: 'edges', 'aria-hidden': 'true' });
@@ -33,7 +42,8 @@ export class Graph {
     const content = s('g', { class: 'content' }, this.boxLayer, this.edgeLayer, this.nodeLayer, this.pathLayer);
     const help = 'Topology. Arrow keys move between objects, Enter opens details, Space expands or collapses, plus and minus zoom, zero fits.';
     this.svg = s('svg', { class: 'graph', role: 'group', 'aria-label': help }, content);
-    this.viewport = new Viewport(this.svg, content);
+    this.painter = new Painter({ box: this.boxLayer, edge: this.edgeLayer, node: this.nodeLayer }, names, (item, element) => this.decorate(item, element));
+    this.viewport = new Viewport(this.svg, content, () => this.moved());
     this.element = h('div', { class: 'graph-frame' }, this.svg, this.controls());
     this.svg.addEventListener('click', (event) => this.onClick(event));
     this.svg.addEventListener('keydown', (event) => this.onKey(event));
@@ -59,7 +69,7 @@ export class Graph {
   /** Fits the whole drawing if that is readable, else these nodes. */
   fitTo(keys) {
     this.fit();
-    const boxes = keys.map((key) => this.byKey?.get(key)).filter(Boolean);
+    const boxes = keys.map((key) => this.byKey.get(key)).filter(Boolean);
     if (this.viewport.k >= READABLE || !boxes.length) return;
     const [x, y] = [Math.min(...boxes.map((box) => box.x)), Math.min(...boxes.map((box) => box.y))];
     const w = Math.max(...boxes.map((box) => box.x + box.w)) - x;
@@ -70,16 +80,17 @@ export class Graph {
 
   /** Where a node, or the frame of a project, is on the screen. */
   placeOf(key) {
-    const found = this.byKey?.get(key) ?? this.picture.boxes.find((box) => box.key === key);
+    const found = this.byKey.get(key) ?? this.picture.boxes.find((box) => box.key === key);
     const { x, y, k } = this.viewport;
     return found ? [found.x * k + x, found.y * k + y] : null;
   }
 
-  /** The first node within the frame of a project. */
+  /** The first node within the frame of a project. @param {string} key */
   firstIn(key) {
     const box = this.picture.boxes.find((each) => each.key === key);
-    const inside = (node) => node.x >= box.x && node.y >= box.y && node.x <= box.x + box.w && node.y <= box.y + box.h;
-    return (box && this.picture.nodes.find(inside)?.key) ?? this.focused;
+    if (!box) return this.focused;
+    const inside = (/** @type {any} */ node) => node.x >= box.x && node.y >= box.y && node.x <= box.x + box.w && node.y <= box.y + box.h;
+    return this.picture.nodes.find(inside)?.key ?? this.focused;
   }
 
   /** After expanding or collapsing: fits the drawing if that is readable, else keeps what was clicked in its place. */
@@ -102,67 +113,70 @@ export class Graph {
   /** Draws a scene. The drawing is fitted to the window until the user moves it. */
   show(scene) {
     this.picture = layout(scene, { stacked: this.stacked });
-    this.updateLayer(this.boxLayer, this.picture.boxes, 'box', drawBox);
-    this.updateLayer(this.edgeLayer, this.picture.edges, 'edge', drawEdge);
-    this.updateLayer(this.nodeLayer, this.picture.nodes, 'node', drawNode);
     this.byKey = new Map(this.picture.nodes.map((node) => [node.key, node]));
     if (!this.byKey.has(this.focused)) this.focused = this.picture.nodes[0]?.key ?? '';
-    this.mark();
-    this.drawPath();
+    this.painter.set(this.picture);
+    this.kept.level = -1;
+    this.relate();
     if (!this.viewport.touched) this.viewport.fit(this.picture.bounds);
     else this.viewport.apply();
+    this.drawPath();
   }
 
-  updateLayer(layer, items, prefix, draw) {
-    const seen = new Set();
-    let before = null;
-    for (const item of items) {
-      const id = `${prefix} ${item.key}`;
-      if (seen.has(id)) continue;
-      seen.add(id);
-      const known = this.drawn.get(id);
-      const now = draw(item, this.names, known);
-      const { element } = now;
-      if (known && known.element !== element) known.element.remove();
-      this.drawn.set(id, now);
-      // In the order of the picture: screen readers and Tab follow it.
-      const next = before ? before.nextSibling : layer.firstChild;
-      if (next !== element) layer.insertBefore(element, next);
-      before = element;
-    }
-    for (const [id, { element }] of this.drawn) {
-      if (id.startsWith(`${prefix} `) && !seen.has(id)) {
-        element.remove();
-        this.drawn.delete(id);
-      }
-    }
+  /** The viewport has moved: draws what comes into view, a window's size ahead. */
+  moved() {
+    const { x, y, k } = this.viewport;
+    const { width, height } = this.viewport.size();
+    const [w, tall] = [width / k, height / k];
+    const view = { x: -x / k, y: -y / k, w, h: tall };
+    const level = levelOf(k);
+    const { kept } = this;
+    const within = view.x >= kept.x && view.y >= kept.y && view.x + w <= kept.x + kept.w && view.y + tall <= kept.y + kept.h;
+    if (kept.level === level && within && kept.w < w * 4) return;
+    this.kept = { x: view.x - w / 2, y: view.y - tall / 2, w: w * 2, h: tall * 2, level };
+    this.svg.classList.toggle('far', level > 0);
+    this.paint();
   }
 
-  /** Marks the selected node, its edges, and the node that Tab reaches. */
-  mark() {
-    const chosen = this.selected;
-    const related = new Set();
+  paint() {
+    this.painter.show(this.kept, /** @type {0} */ (Math.max(0, this.kept.level)), new Set([this.focused, this.selected, ...this.onPath]));
+  }
+
+  /** Classes of a node or edge: selected, related, on the path, and the node that Tab reaches. @param {any} item @param {any} element */
+  decorate(item, element) {
+    if ('points' in item) {
+      element.classList.toggle('on', Boolean(this.selected) && (item.from === this.selected || item.to === this.selected));
+      return;
+    }
+    if (!this.byKey.has(item.key)) return; // a box
+    element.classList.toggle('selected', item.key === this.selected);
+    element.classList.toggle('related', this.related.has(item.key));
+    element.classList.toggle('on-path', this.onPath.has(item.key));
+    if (item.key === this.selected) element.setAttribute('aria-current', 'true');
+    else element.removeAttribute('aria-current');
+    element.setAttribute('tabindex', item.key === this.focused ? '0' : '-1');
+  }
+
+  relate() {
+    this.related = new Set();
+    if (!this.selected) return;
     for (const edge of this.picture.edges) {
-      const on = edge.from === chosen || edge.to === chosen;
-      if (on) related.add(edge.from).add(edge.to);
-      this.drawn.get(`edge ${edge.key}`)?.element.classList.toggle('on', on);
+      if (edge.from === this.selected || edge.to === this.selected) this.related.add(edge.from).add(edge.to);
     }
-    for (const node of this.picture.nodes) {
-      const element = this.drawn.get(`node ${node.key}`)?.element;
-      if (!element) continue;
-      element.classList.toggle('selected', node.key === chosen);
-      element.classList.toggle('related', related.has(node.key));
-      if (node.key === chosen) element.setAttribute('aria-current', 'true');
-      else element.removeAttribute('aria-current');
-      element.setAttribute('tabindex', node.key === this.focused ? '0' : '-1');
-    }
+  }
+
+  mark() {
+    this.relate();
+    this.painter.decorateAll();
   }
 
   select(key, { reveal = false } = {}) {
+    if (key === this.selected && !reveal) return;
     this.selected = key;
-    if (this.byKey?.has(key)) this.focused = key;
+    if (this.byKey.has(key)) this.focused = key;
+    this.painter.now(key);
     this.mark();
-    const node = this.byKey?.get(key);
+    const node = this.byKey.get(key);
     if (node && reveal) {
       this.viewport.touched = true;
       this.viewport.reveal(node, { center: true });
@@ -171,17 +185,18 @@ export class Graph {
 
   /** Keeps a node visible beside the panel that opened. */
   keepInView(key) {
-    const node = this.byKey?.get(key);
+    const node = this.byKey.get(key);
     if (node) this.viewport.reveal(node);
   }
 
   focus(key) {
-    const element = this.drawn.get(`node ${key}`)?.element;
-    if (!element) return;
+    const node = this.byKey.get(key);
+    if (!node) return;
     this.focused = key;
+    this.viewport.reveal(node);
+    const element = this.painter.now(key);
     this.mark();
-    this.viewport.reveal(this.byKey.get(key));
-    element.focus({ preventScroll: true });
+    element?.focus({ preventScroll: true });
   }
 
   onFocus(event) {
@@ -203,11 +218,13 @@ export class Graph {
     else this.onSelect('');
   }
 
+  /** @param {string} key */
   activate(key) {
     const node = this.byKey.get(key);
     if (!node) return;
     if (EXPANDS.has(node.type) || node.type === 'heading') this.toggle(key);
-    else if (node.type === 'more') (node.data.open ? this.onSelect : (id) => this.onToggle(id, true))(`network:${node.data.node.id}`);
+    else if (node.type === 'more' && node.data.open) this.onSelect(`network:${node.data.node.id}`);
+    else if (node.type === 'more') this.onToggle(`network:${node.data.node.id}`, true);
     else this.onSelect(key);
   }
 
@@ -240,8 +257,8 @@ export class Graph {
       '=': () => this.viewport.zoom(1.25),
       '-': () => this.viewport.zoom(0.8),
       0: () => this.fit(),
-      Home: () => this.focus(this.picture.nodes[0]?.key),
-      End: () => this.focus(this.picture.nodes.at(-1)?.key),
+      Home: () => this.focus(this.picture.nodes[0]?.key ?? ''),
+      End: () => this.focus(this.picture.nodes.at(-1)?.key ?? ''),
     };
     const action = actions[event.key] ?? (event.key.startsWith('Arrow') ? () => this.step(key, event.key.slice(5).toLowerCase()) : null);
     if (!action) return;
@@ -267,68 +284,36 @@ export class Graph {
   }
 
   drawPath() {
-    put(this.pathLayer);
-    this.svg.classList.toggle('has-path', Boolean(this.path?.keys.length));
-    const keys = (this.path?.keys ?? []).filter((key) => this.byKey?.has(key));
+    const keys = (this.path?.keys ?? []).filter((key) => this.byKey.has(key));
+    this.onPath = new Set(keys);
+    for (const key of keys) this.painter.now(key);
+    this.painter.decorateAll();
+    this.svg.classList.toggle('has-path', keys.length > 0);
+    put(this.pathLayer, this.pathEdges(keys), this.pathMarks(keys));
+  }
+
+  /** @param {string[]} keys */
+  pathEdges(keys) {
     const steps = new Set();
     for (let at = 1; at < keys.length; at += 1) steps.add(`${keys[at - 1]}|${keys[at]}`).add(`${keys[at]}|${keys[at - 1]}`);
-    for (const edge of this.picture.edges) {
-      const element = this.drawn.get(`edge ${edge.key}`)?.element;
-      const on = steps.has(`${edge.from}|${edge.to}`);
-      element?.classList.toggle('on-path', on);
-      if (on) this.edgeLayer.append(element); // above the others
-    }
-    const numbers = new Map(keys.map((key) => [key, this.path?.steps[key] ?? []]));
-    for (const node of this.picture.nodes) this.drawn.get(`node ${node.key}`)?.element.classList.toggle('on-path', numbers.has(node.key));
+    if (!steps.size) return [];
+    return this.picture.edges.filter(({ from, to }) => steps.has(`${from}|${to}`)).map((edge) =>
+      s('path', { class: `edge ${edge.type} on-path`, 'data-from': edge.from, 'data-to': edge.to, d: pathOf(edge) }));
+  }
+
+  /** The numbers of the steps in the list, and the verdict at the last node. @param {string[]} keys */
+  pathMarks(keys) {
     const verdict = this.path?.verdict ?? '';
-    for (const [key, at] of numbers) {
-      const { x, y } = this.byKey.get(key);
+    return [...this.onPath].map((key) => {
+      const { x, y } = /** @type {import('./layout.js').Node} */ (this.byKey.get(key));
       const last = key === keys.at(-1);
-      if (!last && !at.length) continue; // a network that the list has no step for
-      const mark = last ? { delivered: 'ok', dropped: 'bad' }[verdict] ?? 'unknown' : '';
-      this.pathLayer.append(s('g', { class: `step ${last ? `end ${verdict}` : ''}`, transform: `translate(${x} ${y})` },
+      const numbers = this.path?.steps[key] ?? [];
+      if (!last && !numbers.length) return null; // a network that the list has no step for
+      const mark = last ? /** @type {Object<string, string>} */ ({ delivered: 'ok', dropped: 'bad' })[verdict] ?? 'unknown' : '';
+      return s('g', { class: `step ${last ? `end ${verdict}` : ''}`, transform: `translate(${x} ${y})` },
         s('circle', { r: last ? 12 : 9 }),
         last ? s('g', { class: 'glyph', transform: 'translate(-7 -7) scale(.875)' }, paths(mark))
-          : s('text', { y: 3.500, 'text-anchor': 'middle' }, at[0])));
-    }
+          : s('text', { y: 3.500, 'text-anchor': 'middle' }, numbers[0]));
+    });
   }
-}
-
-function drawEdge(edge, names, known) {
-  const d = pathOf(edge);
-  const element = known?.element ?? s('path', { class: `edge ${edge.type}`, 'data-from': edge.from, 'data-to': edge.to });
-  if (known?.signature !== d) element.setAttribute('d', d);
-  return { element, signature: d };
-}
-
-function drawBox(box, names, known) {
-  const { project, counts } = box.data;
-  const title = `${names.project(project)} · ${count(counts.networks, 'network')}`;
-  const signature = JSON.stringify([box.x, box.y, box.w, box.h, title]);
-  if (known?.signature === signature) return known;
-  const label = `Collapse project ${names.project(project)}`;
-  const button = s('g', { class: 'toggle', 'data-toggle': box.key, role: 'button', tabindex: 0, 'aria-label': label },
-    s('title', {}, label),
-    s('rect', { class: 'hit', width: Math.min(box.w, 420), height: 30, rx: 6 }),
-    s('g', { class: 'glyph', transform: 'translate(12 9) scale(.875)' }, paths('project')),
-    s('text', { x: 34, y: 20, class: 't-text' }, title.length > 52 ? `${title.slice(0, 51)}…` : title));
-  const element = s('g', { class: 'box', transform: `translate(${box.x} ${box.y})` },
-    s('rect', { class: 'frame', width: box.w, height: box.h, rx: 12 }), button);
-  return { element, signature };
-}
-
-function drawNode(node, names, known) {
-  const { label, draw, expanded } = CARDS[node.type](node, names);
-  const element = known?.element ?? s('g', { 'data-key': node.key, role: 'button', tabindex: -1 });
-  const signature = `${node.type} ${node.w} ${expanded} ${label}`;
-  const at = `translate(${node.x} ${node.y})`;
-  if (known?.at !== at) element.setAttribute('transform', at);
-  // Elements that show the same stay: replacing them takes time, and would lose the pointer and the focus.
-  if (known?.signature === signature) return { element, signature, at };
-  element.setAttribute('class', `node n-${node.type}${known || !names.settled() ? '' : ' new'}`);
-  element.setAttribute('aria-label', label);
-  if (expanded === undefined) element.removeAttribute('aria-expanded');
-  else element.setAttribute('aria-expanded', String(expanded));
-  put(element, s('g', {}, s('title', {}, label), ...draw()));
-  return { element, signature, at };
 }

@@ -49,6 +49,7 @@ export function layout(scene, { stacked = false, frames = scene.regions.length >
 
 // --- blocks: parts of the picture with the origin at their top left corner ---------------------------------------------
 
+/** @param {number} w @param {number} h @returns {any} */
 function newBlock(w, h) {
   return { w, h, x: 0, y: 0, nodes: [], edges: [], boxes: [], areas: [], uplinks: [] };
 }
@@ -67,10 +68,10 @@ function openRegion(region, framed, stacked) {
   const width = Math.max(SIZE.card, ...shelves.map((shelf) => shelf.w));
   const block = newBlock(width + 2 * padding, 0);
   let y = head;
-  shelves.forEach((shelf, number) => {
+  shelves.forEach((shelf) => {
     let x = padding + (shelves.length === 1 ? (width - shelf.w) / 2 : 0);
     for (const part of shelf.blocks) {
-      move(part, x, y, block, number);
+      move(part, x, y, block);
       x += part.w + SIZE.gap * 1.5;
     }
     y += shelf.h + SIZE.shelf;
@@ -285,7 +286,7 @@ function boundsOf({ nodes, boxes, edges }) {
   return { x, y, w: most(xs) - x, h: most(ys) - y };
 }
 
-/** The path of an edge, with rounded corners. */
+/** The path of an edge, with rounded corners. @param {Edge} edge */
 export function pathOf({ points, curved }) {
   if (curved) {
     const [[x1, y1], [x2, y2]] = points;

@@ -2,14 +2,15 @@
 
 const LEAST = 0.08;
 const MOST = 2.5;
-const FAR = 0.5; // below this scale small texts are left out
 
 export class Viewport {
   /**
    * @param {SVGSVGElement} svg
    * @param {SVGGElement} content the part that is moved
+   * @param {() => void} onMove
    */
-  constructor(svg, content) {
+  constructor(svg, content, onMove) {
+    this.onMoved = onMove;
     this.svg = svg;
     this.content = content;
     this.x = 0;
@@ -17,8 +18,13 @@ export class Viewport {
     this.k = 1;
     /** Whether the user has moved the drawing: until then it is fitted to the window. */
     this.touched = false;
+    /** @type {Map<number, number[]>} */
     this.pointers = new Map();
+    /** @type {{width: number, height: number} | null} */
+    this.known = null;
     this.moved = 0;
+    // Asking for the size in each frame would cost a layout.
+    new ResizeObserver(() => { this.known = null; }).observe(svg);
     svg.addEventListener('wheel', (event) => this.onWheel(event), { passive: false });
     svg.addEventListener('pointerdown', (event) => this.onDown(event));
     svg.addEventListener('pointermove', (event) => this.onMove(event));
@@ -28,13 +34,16 @@ export class Viewport {
   }
 
   size() {
+    if (this.known) return this.known;
     const { width, height } = this.svg.getBoundingClientRect();
-    return { width: width || 1, height: height || 1 };
+    const size = { width: width || 1, height: height || 1 };
+    if (width) this.known = size;
+    return size;
   }
 
   apply() {
     this.content.setAttribute('transform', `translate(${round(this.x)} ${round(this.y)}) scale(${round(this.k, 4)})`);
-    this.svg.classList.toggle('far', this.k < FAR);
+    this.onMoved();
   }
 
   /** Shows all of it, at most at its natural size. */
@@ -72,6 +81,7 @@ export class Viewport {
     this.apply();
   }
 
+  /** @param {number} factor @param {number[] | null} [at] */
   zoom(factor, at = null) {
     const { width, height } = this.size();
     const [cx, cy] = at ?? [width / 2, height / 2];
@@ -150,6 +160,7 @@ function clamp(value, least, most) {
   return Math.min(most, Math.max(least, value));
 }
 
+/** @param {number[]} a @param {number[]} b */
 function distance([ax, ay], [bx, by]) {
   return Math.hypot(ax - bx, ay - by);
 }

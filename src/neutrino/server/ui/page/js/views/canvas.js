@@ -33,13 +33,15 @@ export class Canvas {
     this.derived = derived;
     this.store = derived.store;
     this.expanded = new Map();
+    this.loadedAt = 0;
     this.project = '';
+    /** @type {import('../data/topology.js').Topology | null} */
     this.topology = null;
     this.graph = new Graph({
       onSelect,
       onToggle: (key, open) => this.toggle(key, open),
       names: {
-        settled: () => Date.now() - this.loadedAt > 500, // what appears later is new
+        settled: () => this.loadedAt > 0 && Date.now() - this.loadedAt > 500, // what appears later is new
         count: (kind, number, what = kind) => (this.store.complete.has(kind) ? count(number, what) : `${what}s loading`),
         project: derived.projectName, state: (kind, object) => derived.state(kind, object),
         network: (id) => this.topology?.networks.get(id)?.name ?? 'an external network',
@@ -47,7 +49,7 @@ export class Canvas {
     });
     this.summary = h('p', { class: 'graph-summary', 'aria-live': 'off' });
     this.blank = h('div', { class: 'graph-blank', hidden: true });
-    this.element = h('div', { class: 'canvas' }, this.graph.element, this.blank, this.summary, this.legend());
+    this.element = h('div', { class: 'canvas' }, h('h1', { class: 'visually-hidden' }, 'Topology'), this.graph.element, this.blank, this.summary, this.legend());
   }
 
   legend() {
@@ -61,7 +63,7 @@ export class Canvas {
     if (project !== this.project) this.graph.viewport.touched = false;
     this.topology = this.derived.topology;
     this.project = project;
-    if (this.store.loaded) this.loadedAt ??= Date.now();
+    if (this.store.loaded) this.loadedAt ||= Date.now();
     this.draw();
   }
 
@@ -107,14 +109,15 @@ export class Canvas {
   }
 
   expandFor(key) {
-    if (this.graph.byKey?.has(key)) return;
+    if (this.graph.byKey.has(key)) return;
     const at = key.indexOf(':');
+    if (!this.topology) return;
     const wanted = keysOf(this.topology, key.slice(0, at), key.slice(at + 1));
     for (const each of wanted) this.expanded.set(each, true);
     if (wanted.length) this.draw();
   }
 
-  /** @param {{keys: string[], verdict: string} | null} path */
+  /** @param {{keys: string[], steps: Object<string, number[]>, verdict: string} | null} path */
   showPath(path) {
     for (const key of path?.keys ?? []) this.expandFor(key);
     this.graph.showPath(path);

@@ -62,6 +62,7 @@ const OWNERS = {
 const DESCRIPTIONS = {
   network(network, context) {
     const node = context.topology.networks.get(network.id);
+    if (!node) return [];
     const type = network['provider:network_type'];
     const segment = network['provider:segmentation_id'];
     const physical = network['provider:physical_network'];
@@ -83,7 +84,7 @@ const DESCRIPTIONS = {
         );
       }) : h('p', { class: 'muted' }, 'Ports of this network get no addresses.')),
       node.attachments.length ? section(`Routers (${node.attachments.length})`, list(node.attachments, ({ routerId, ips }) =>
-        [link('router', routerId, context.topology.routers.get(routerId).name), h('span', { class: 'muted mono end' }, ips.join(', '))])) : null,
+        [link('router', routerId, context.topology.routers.get(routerId)?.name), h('span', { class: 'muted mono end' }, ips.join(', '))])) : null,
       section(`Ports (${node.members.length})`, node.members.length ? list(node.members.map((/** @type {any} */ member) => member.port), portLine(context))
         : h('p', { class: 'muted' }, 'No instance is on this network.')),
       node.floatingIps.length ? section(`Floating IPs (${node.floatingIps.length})`, list(node.floatingIps, (floatingIp) =>
@@ -125,8 +126,9 @@ const DESCRIPTIONS = {
 
   router(router, context) {
     const node = context.topology.routers.get(router.id);
+    if (!node) return [];
     const gateway = router.external_gateway_info;
-    const networks = node.networkIds.map((id) => context.topology.networks.get(id)).filter(Boolean);
+    const networks = node.networkIds.flatMap((id) => context.topology.networks.get(id) ?? []);
     const floating = [...context.store.tables.floatingip.values()].filter((each) => each.router_id === router.id);
     return [
       facts([

@@ -6,7 +6,7 @@ import { linkTo } from '../core/hash.js';
 import { icon, paths } from '../core/icons.js';
 import { agentHealth, hostWord } from '../data/hosts.js';
 import { ring } from '../graph/mesh.js';
-import { data, empty, link, mark, notice, state } from './parts.js';
+import { data, empty, mark, notice, state } from './parts.js';
 
 const MESH = 16; // more hosts are a list only: a mesh of them is not readable
 const ROLES = { 'Open vSwitch agent': 'L2', 'DHCP agent': 'DHCP', 'L3 agent': 'L3', 'Metadata agent': 'Metadata', 'NIC Switch agent': 'SR-IOV' };
@@ -59,8 +59,9 @@ export class HostsView {
   mesh(hosts, tunnels, selected) {
     const size = { width: 880, height: hosts.length === 2 ? 120 : hosts.length < 7 ? 260 : 360 };
     const places = ring(hosts.map((host) => host.name), size);
+    const placeOf = (/** @type {string} */ name) => places.get(name) ?? { x: 0, y: 0 };
     const lines = tunnels.map((tunnel) => {
-      const [a, b] = [places.get(tunnel.a), places.get(tunnel.b)];
+      const [a, b] = [placeOf(tunnel.a), placeOf(tunnel.b)];
       const on = selected === tunnel.a || selected === tunnel.b;
       const label = `Tunnel ${tunnel.a} to ${tunnel.b}: ${tunnel.types.join(', ')}, ${count(tunnel.networks.length, 'network')}${TUNNELS[tunnel.health]}`;
       const [x, y] = [(a.x + b.x) / 2, (a.y + b.y) / 2];
@@ -70,7 +71,7 @@ export class HostsView {
           tunnel.health !== 'ok' ? s('g', { class: 'glyph', transform: 'translate(-6 -6) scale(.75)' }, paths(tunnel.health)) : s('text', { y: 4, 'text-anchor': 'middle' }, tunnel.networks.length)));
     });
     const nodes = hosts.map((host) => {
-      const { x, y } = places.get(host.name);
+      const { x, y } = placeOf(host.name);
       const name = clean(host.name);
       const label = `Host ${name}, ${hostWord(host)}, ${count(host.ports.length, 'port')}`;
       return s('a', { href: linkTo('host', host.name), class: `host-node is-${host.health}${host.name === selected ? ' on' : ''}`, 'aria-label': label, transform: `translate(${x} ${y})`, 'data-key': host.name },

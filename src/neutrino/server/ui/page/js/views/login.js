@@ -2,7 +2,6 @@
 
 import { announce } from '../core/announce.js';
 import { h, put } from '../core/dom.js';
-import { icon } from '../core/icons.js';
 import { ApiError } from '../data/api.js';
 import { logIn } from '../data/session.js';
 import { notice } from './parts.js';

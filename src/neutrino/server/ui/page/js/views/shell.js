@@ -73,11 +73,10 @@ export class Shell {
 
   account() {
     const { session, onLogOut } = this.options;
-    if (session.auth === 'noauth') return h(
-      'span',
-      { class: 'account none', title: 'This server has no authentication: everyone who reaches it is an administrator.' },
-      'No authentication',
-    );
+    if (session.auth === 'noauth') {
+      const title = 'This server has no authentication: everyone who reaches it is an administrator.';
+      return h('span', { class: 'account none', title }, 'No authentication');
+    }
     const who = `${clean(session.user)}${session.project ? ` · ${clean(session.project)}` : ''}`;
     return h('div', { class: 'account' }, h('span', { title: `Roles: ${session.roles.join(', ') || 'none'}` }, who),
       h('button', { type: 'button', class: 'tool', title: 'Log out', 'aria-label': 'Log out', on: { click: onLogOut } }, icon('logout')));

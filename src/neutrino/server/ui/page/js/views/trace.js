@@ -168,7 +168,6 @@ export class TraceView {
     const { body: { trace }, errors } = traceRequest(given, (text) => this.find(text));
     if (this.showErrors(errors)) {
       this.clear();
-      this.place = '';
       return;
     }
     const params = {
@@ -182,7 +181,6 @@ export class TraceView {
       this.place = place;
       this.run();
     } else {
-      this.place = '';
       location.hash = place;
     }
   }
