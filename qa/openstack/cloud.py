@@ -29,12 +29,13 @@ from neutrino.lab import build
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.lab.hosts.namespaces import host_command
 from neutrino.lab.hosts.processes import wait_for_end
-from neutrino.lab.lab import Lab
+from neutrino.lab.lab import NEUTRINO, SERVER, Lab
 from neutrino.lab.settings import EXTERNAL, LabSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "openstack"
 VENV = WORK / "venv"
+DRIVERS = ROOT / "build" / "drivers"
 REGION = "RegionOne"
 PASSWORD = "secret"  # of all users; the cloud is reachable from its own namespaces alone
 CONTROLLER = "controller"
@@ -66,6 +67,14 @@ class CloudLab(Lab):
 
     def host_configuration(self, host: str) -> Path:
         return self.paths.state / "etc" / f"agent-{host}.conf"
+
+    def spawn_server(self) -> None:
+        """With the drivers for Neutron of requirements-drivers.lock, which are none of the other services' packages."""
+        if self.processes.pid(SERVER) is None:
+            files = [self.paths.server / "neutrino.conf", *self.settings.server_config_files]
+            options = [word for file in files for word in ("--config-file", str(file))]
+            argv = ["env", f"PYTHONPATH={DRIVERS}", *NEUTRINO, "server", *options]
+            self.processes.start_isolated(SERVER, argv)
 
     def agent_config_files(self, host: str) -> list[str | os.PathLike[str]]:
         files = super().agent_config_files(host)

@@ -1,6 +1,7 @@
 """neutrino: the server with Keystone and the feed on the controller; Open vSwitch and the agent on each host.
 
-Nothing here is special to the test but the addresses: [nova] sends events, [ovs] ovsdb_managers lets os-vif plug.
+Nothing here is special to the test but the addresses: [nova] sends events, [ovs] ovsdb_managers lets os-vif plug. The mechanism
+driver `genericswitch` is networking-generic-switch's, unchanged, with a switch that accepts all commands: it binds Ironic's ports.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from qa.openstack.cloud import ADDRESS, METADATA_SECRET, PORTS, Cloud, ini
 
 USER = "neutron"
 WORKERS = 2
+SWITCH_MAC = "00:12:ff:00:00:01"  # of the switch `leaf1`, to which bare-metal nodes are connected
 
 
 def start(cloud: Cloud) -> None:
@@ -48,6 +50,14 @@ def render_server_additions(cloud: Cloud, database: str) -> str:
                 "notify_nova_on_port_data_changes": "true",
             },
             "database": {"connection": database},
+            "ml2": {"mechanism_drivers": "openvswitch,l2population,genericswitch"},
+            "genericswitch:leaf1": {
+                "device_type": "netmiko_fake",
+                "ip": ADDRESS,
+                "username": "operator",
+                "password": "secret",
+                "ngs_mac_address": SWITCH_MAC,
+            },
         }
     )
     return text + cloud.authtoken(USER) + cloud.credentials("nova", USER)

@@ -1,4 +1,7 @@
-"""Ironic: its network interfaces `neutron` and `flat` with Keystone and neutrino."""
+"""Ironic: its network interfaces `neutron` and `flat` with Keystone and neutrino.
+
+networking-generic-switch binds its ports (`services/neutrino.py`), so `fail_on_port_binding_failure` has Ironic's default.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +49,8 @@ def render(cloud: Cloud) -> str:
         },
         "database": {"connection": cloud.database("ironic")},
     }
-    # No driver binds bare-metal ports here, nor in Neutron without networking-baremetal.
     networks = {f"{name}_network": SERVICE_NETWORK for name in CLEANED}
-    neutron = cloud.credentials("neutron", USER, fail_on_port_binding_failure="false", **networks)
+    neutron = cloud.credentials("neutron", USER, **networks)
     return ini(sections) + neutron + cloud.credentials("service_catalog", USER)
 
 
