@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from neutron_lib.callbacks import registry
 
-from neutrino.model.agents import AgentState
+from neutrino.features.baremetal.ironic import NodePort
+from neutrino.features.baremetal.nodes import states
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.drivers.installed import installed
@@ -61,12 +62,9 @@ def server(another_server: Callable[..., Server], drivers: None, path: Path) -> 
     return made
 
 
-def report(server: Server, **mappings: str) -> None:
-    """What ironic-neutron-agent reports of a node."""
-    configurations: dict[str, Any] = {"bridge_mappings": mappings, "log_agent_heartbeats": False}
-    server.registry.report(
-        AgentState("Baremetal Node", "ironic-neutron-agent", NODE, "N/A", configurations=configurations)
-    )
+def report(server: Server, *physical_networks: str) -> None:
+    """What the server reports of a node of Ironic's."""
+    server.registry.report_all(states([NodePort(NODE, one) for one in physical_networks or (None,)]))
 
 
 def log(path: Path) -> list[tuple[Any, ...]]:
@@ -75,7 +73,7 @@ def log(path: Path) -> list[tuple[Any, ...]]:
 
 
 def test_a_bare_metal_port_becomes_active(admin: Api, server: Server, path: Path) -> None:
-    report(server, physnet1="yes")
+    report(server, "physnet1")
     network = admin.network(**VLAN)
     vlan = network["provider:segmentation_id"]
     assert log(path) == [("create_network", vlan)]
@@ -94,11 +92,11 @@ def test_a_bare_metal_port_becomes_active(admin: Api, server: Server, path: Path
     assert log(path)[-2:] == [("delete_port", vlan, ["swp7"]), ("delete_network", vlan)]
 
 
-@pytest.mark.parametrize("mappings", [{}, {"physnet2": "yes"}], ids=["no mapping", "another physical network"])
+@pytest.mark.parametrize("networks", [(), ("physnet2",)], ids=["no physical network", "another physical network"])
 def test_a_node_that_does_not_reach_the_network_is_not_bound(
-    admin: Api, server: Server, path: Path, mappings: dict[str, str]
+    admin: Api, server: Server, path: Path, networks: tuple[str, ...]
 ) -> None:
-    report(server, **mappings)
+    report(server, *networks)
     port = admin.port(admin.network(**VLAN), **{"binding:vnic_type": "baremetal"})
     found = admin.as_service().change("port", port["id"], **{"binding:host_id": NODE, "binding:profile": LINKS})
     assert found["binding:vif_type"] == "binding_failed"

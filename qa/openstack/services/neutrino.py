@@ -1,7 +1,8 @@
 """neutrino: the server with Keystone and the feed on the controller; Open vSwitch and the agent on each host.
 
-Nothing here is special to the test but the addresses: [nova] sends events, [ovs] ovsdb_managers lets os-vif plug. The mechanism
-driver `genericswitch` is networking-generic-switch's, unchanged, with a switch that accepts all commands: it binds Ironic's ports.
+Nothing here is special to the test but the addresses: [nova] sends events, [ovs] ovsdb_managers lets os-vif plug. The
+mechanism driver `genericswitch` is networking-generic-switch's, unchanged, with a switch that accepts all commands: it
+binds the ports of Ironic.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from neutrino.diagnosis.facts import (
     ObjectsWithProblems,
     ProcessRow,
 )
+from neutrino.model.agents import AGENT_TYPES
 from neutrino.model.objects import Object
 from neutrino.server import features
 from neutrino.server.db import schema
@@ -44,7 +45,12 @@ _PENDING = sa.select(sa.func.count()).select_from(changes).where(changes.c.posit
 _PROCESSES = sa.select(server_processes).order_by(
     server_processes.c.host, server_processes.c.kind, server_processes.c.pid
 )
-_AGENTS = sa.select(*(agents.c[field.name] for field in fields(AgentRow))).order_by(agents.c.host, agents.c.agent_type)
+# Of hosts with roles of ours: bare-metal nodes are agents too, and no hosts of a feed.
+_AGENTS = (
+    sa.select(*(agents.c[field.name] for field in fields(AgentRow)))
+    .where(agents.c.agent_type.in_(AGENT_TYPES))
+    .order_by(agents.c.host, agents.c.agent_type)
+)
 _PORTS = sa.select(ports.c.status, ports.c.vif_type, sa.func.count()).group_by(ports.c.status, ports.c.vif_type)
 _NETWORKS = sa.select(networks.c.status, sa.func.count()).group_by(networks.c.status)
 _SUBNETS = sa.select(sa.func.count()).select_from(subnets)
