@@ -167,12 +167,52 @@ def test_notifications_are_off_by_default(tmp_path: Path, driver: str) -> None:
 def test_notifications_to_a_broker(tmp_path: Path, text: str) -> None:
     notifier = notifications.notifier_from_conf(configured(tmp_path, text), "h1")
     assert isinstance(notifier, AmqpNotifier)
-    notifier.queue.close()
+    notifier.close()
+
+
+def test_several_drivers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One message in each format to the broker, and a line in the log."""
+    text = "[oslo_messaging_notifications]\ndriver = messaging\ndriver = messagingv2\ndriver = log\n"
+    notifier = notifications.notifier_from_conf(configured(tmp_path, text), "h1")
+    assert isinstance(notifier, notifications.Several)
+    (broker,) = [one for one in notifier.notifiers if isinstance(one, AmqpNotifier)]
+    queued: list[tuple[str, str]] = []
+    broker.queue.put = queued.append  # type: ignore[method-assign]
+    with caplog.at_level("INFO", "oslo.messaging.notification"):
+        notifier.notify("network.create.end", {"network": {"id": "n1"}}, CALLER)
+    old, new = (json.loads(body) for _, body in queued)
+    assert old["payload"] == json.loads(new["oslo.message"])["payload"] == {"network": {"id": "n1"}}
+    assert old["_context_project_id"] == "p1"
+    assert old["_unique_id"] != json.loads(new["oslo.message"])["_unique_id"]
+    (record,) = caplog.records
+    assert record.name == "oslo.messaging.notification.network.create.end"
+    assert json.loads(record.getMessage())["publisher_id"] == "network.h1"
+    assert notifier.drain(0.0)
+    assert notifier.close(0.0) == 0
+
+
+def test_the_log_has_no_caller_and_no_secrets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    notifier = notifications.notifier_from_conf(
+        configured(tmp_path, "[oslo_messaging_notifications]\ndriver = log\n"), "h1"
+    )
+    assert notifier is not None
+    payload = {"ipsec": {"password": "hidden", "rows": msgspec.Raw(b'[{"id":1}]'), "text": "two\nlines"}}
+    loop: dict[str, object] = {}
+    loop["self"] = loop
+    with caplog.at_level("INFO"):
+        notifier.notify("x.create.end", payload, CALLER)
+        notifier.notify("y.create.end", loop, CALLER)
+    line = caplog.records[0].getMessage()
+    assert json.loads(line)["payload"] == {"ipsec": {"password": "***", "rows": [{"id": 1}], "text": "two\nlines"}}
+    assert "hidden" not in line
+    assert "jane" not in line
+    assert "\n" not in line
+    assert "y.create.end cannot be rendered" in caplog.text
 
 
 def test_an_unknown_driver_is_refused_at_start(tmp_path: Path) -> None:
-    conf = configured(tmp_path, "[oslo_messaging_notifications]\ndriver = messaging\n")
-    with pytest.raises(ValueError, match="messagingv2"):
+    conf = configured(tmp_path, "[oslo_messaging_notifications]\ndriver = routing\n")
+    with pytest.raises(ValueError, match="routing is not known; use noop, log, messaging, messagingv2"):
         notifications.notifier_from_conf(conf, "h1")
 
 

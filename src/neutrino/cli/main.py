@@ -25,6 +25,7 @@ COMMANDS = {
     "up": "neutrino.cli.up.command:up",
     "db": "neutrino.cli.database:database",
     "host": "neutrino.cli.database:host",
+    "notify": "neutrino.cli.notify:notify",
     "agent": "neutrino.cli.agent:agent",
     "history": "neutrino.cli.history.command:history",
     "pki": "neutrino.cli.pki.command:pki",
@@ -110,6 +111,14 @@ def build_parser() -> Parser:
     )
     host.add_argument("name", nargs="?", help="the host's name; add and rotate print its credential, once")
     host.add_argument("--roles", help="for add and roles: of l2,dhcp,l3,metadata,bgp (default of add: l2,metadata)")
+
+    notify = parser.add_command("notify", parents=[config], help="send notifications for accounting")
+    notify.add_actions(
+        {
+            "exists": "send network.exists, subnet.exists, port.exists, router.exists and floatingip.exists for each "
+            "object, as neutron-usage-audit does; exit status 1 if the broker has not taken all of them"
+        }
+    )
 
     agent = parser.add_command("agent", parents=[config], help="run the agent of this host")
     agent.add_actions(

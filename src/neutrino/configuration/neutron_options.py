@@ -270,7 +270,7 @@ DIFFERENT: dict[str, dict[str, str]] = {
     "ml2_type_geneve": {"vni_ranges": "usable without a range in the configuration"},
     "ml2_type_gre": {"tunnel_id_ranges": "usable without a range in the configuration"},
     "ml2_type_vxlan": {"vni_ranges": "usable without a range in the configuration"},
-    "oslo_messaging_notifications": {"driver": "noop or messagingv2"},
+    "oslo_messaging_notifications": {"driver": "noop, log, messaging and messagingv2; not routing"},
     "ovs": {
         "ovsdb_connection": "unix: and tcp: addresses",
         "resource_provider_bandwidths": "also the rates that uplinks guarantee minimum bandwidths within",

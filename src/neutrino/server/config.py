@@ -343,7 +343,8 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.MultiStrOpt(
             "driver",
             default=["noop"],
-            help="How notifications are sent: 'noop' (not at all) or 'messagingv2' (to RabbitMQ).",
+            help="How notifications are sent: 'noop' (not at all), 'messagingv2' (to RabbitMQ), 'messaging' (the same in "
+            "the older format, without envelope) or 'log'; repeatable.",
         ),
         cfg.ListOpt("topics", default=["notifications"], help="The topics that notifications are sent to."),
         cfg.StrOpt("transport_url", secret=True, help="The broker; if not set, [DEFAULT] transport_url."),

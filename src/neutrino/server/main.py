@@ -136,7 +136,7 @@ def assemble(conf: Configuration) -> Server:
         stop.set()
         process.stop()
         if notifier is not None:
-            notifier.queue.close()
+            notifier.close()
         backend.close()
 
     app, running = wrap(app, conf), backend.running

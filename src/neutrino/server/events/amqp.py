@@ -102,6 +102,7 @@ class AmqpOptions:
     publisher_id: str
     topics: Sequence[str] = ("notifications",)
     exchange: str = "neutron"
+    envelopes: Sequence[bool] = (True,)  # one message for each: with the envelope 2.0, or without one
     amqp_durable_queues: bool = False
     rabbit_quorum_queue: bool = False
     ssl: bool = False  # as does ?ssl=1 in the URL
@@ -229,11 +230,21 @@ class AmqpNotifier:
         """Queue a notification of another publisher, such as an agent, for no request."""
         self._notify(event_type, payload, admin_context(), publisher_id)
 
+    def drain(self, timeout: float) -> bool:
+        return self.queue.drain(timeout)
+
+    def close(self, timeout: float = 5.0) -> int:
+        return self.queue.close(timeout)
+
     def _notify(self, event_type: str, payload: Mapping[str, object], context: Context, publisher_id: str) -> None:
         identity = {"publisher_id": publisher_id, "message_id": str(uuid.uuid4())}
         try:
             message = render_message(event_type, payload, context, now=datetime.now(UTC), **identity)
-            rendered = [(f"{topic}.info", seal(message, uuid.uuid4().hex)) for topic in self._options.topics]
+            rendered = [
+                (f"{topic}.info", seal(message, uuid.uuid4().hex, has_envelope=has_envelope))
+                for topic in self._options.topics
+                for has_envelope in self._options.envelopes
+            ]
         except (TypeError, ValueError):
             LOG.exception("notification %s cannot be rendered and is not sent", event_type)
             return

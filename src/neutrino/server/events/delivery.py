@@ -91,6 +91,11 @@ class DeliveryQueue(Generic[Item]):
                 self._thread.start()
             self._changed.notify_all()
 
+    def drain(self, timeout: float) -> bool:
+        """Wait until nothing is left; False if the time was not enough."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._items and not self._in_flight, timeout)
+
     def close(self, timeout: float = 5.0) -> int:
         """Accept no more items and deliver what is possible within `timeout`; returns how many are left."""
         with self._changed:
@@ -125,6 +130,7 @@ class DeliveryQueue(Generic[Item]):
                 LOG.exception("%s: delivery failed; %d items are lost", self.name, len(batch))
             with self._changed:
                 self._in_flight = 0
+                self._changed.notify_all()
         self.finish()
 
     def _take(self) -> list[Item]:

@@ -1,4 +1,4 @@
-"""The format of notifications: oslo.messaging's envelope 2.0.
+"""The format of notifications: oslo.messaging's, with the envelope 2.0 or without one (1.0).
 
 Consumers (Ceilometer, Designate, billing) read these messages with oslo.messaging, so every name here is theirs. The outer
 body has the version and the message as a JSON string. The inner message is flat: the caller's context is spread over it
@@ -67,19 +67,30 @@ def render_message(
 ) -> dict[str, object]:
     """The inner message, equal on every topic; `now` is in UTC."""
     return {
+        **render_event(event_type, payload, publisher_id=publisher_id, message_id=message_id, now=now),
+        **{f"_context_{name}": value for name, value in render_context(context, now).items()},
+    }
+
+
+def render_event(
+    event_type: str, payload: Mapping[str, object], *, publisher_id: str, message_id: str, now: datetime
+) -> dict[str, object]:
+    """The part of a message that is not the caller's context."""
+    return {
         "message_id": message_id,
         "publisher_id": publisher_id,
         "event_type": event_type,
         "priority": PRIORITY,
         "payload": payload,
         "timestamp": _timestamp(now),
-        **{f"_context_{name}": value for name, value in render_context(context, now).items()},
     }
 
 
-def seal(message: Mapping[str, object], unique_id: str) -> str:
-    """The body of one AMQP message. Each copy of a message (one per topic) has its own `unique_id`."""
-    inner = json.dumps({**message, "_unique_id": unique_id}, default=_plain)
+def seal(message: Mapping[str, object], unique_id: str, *, has_envelope: bool = True) -> str:
+    """The body of one AMQP message. Each copy of a message (one per topic and format) has its own `unique_id`."""
+    inner = json.dumps({**message, "_unique_id": unique_id}, default=plain)
+    if not has_envelope:
+        return inner
     return json.dumps({"oslo.version": ENVELOPE_VERSION, "oslo.message": inner})
 
 
@@ -88,7 +99,7 @@ def _timestamp(now: datetime) -> str:
     return now.strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """A value that JSON does not know must not fail the request."""
     if isinstance(value, msgspec.Raw):  # a JSON column that was read from the database unparsed
         return msgspec.json.decode(value)

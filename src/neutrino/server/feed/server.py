@@ -454,7 +454,7 @@ def run(conf: Configuration, ready: Callable[[], object] = lambda: None, *, alon
     finally:
         process.stop()
         if notifier is not None:
-            notifier.queue.close()
+            notifier.close()
         backend.close()
 
 
