@@ -76,6 +76,8 @@ def draw(site: Site, choice: random.Random) -> S:
 
 def judge_all(site: Site, made: list[S], change: str, counted: Counter[str]) -> None:
     for situation in made:
+        if is_ambiguous(site, situation):
+            continue
         word, found = judge(site, situation)
         counted[word] += 1
         causes = {found["cause"], found["return_cause"]} if word == "unknown" else set()
@@ -83,6 +85,15 @@ def judge_all(site: Site, made: list[S], change: str, counted: Counter[str]) -> 
         if word == "wrong":
             print(f"WRONG: {situation.source} to {situation.to}, {situation.packet.words}; {change}")
             print(render(found, flows=True), flush=True)
+
+
+def is_ambiguous(site: Site, situation: S) -> bool:
+    """Whether several instances have the target's address: another one answers then, on the sender's own network."""
+    target = site.guests.get(situation.to)
+    if target is None:
+        return False
+    version = situation.packet.version
+    return sum(each.addresses.get(version) == target.addresses.get(version) for each in site.guests.values()) > 1
 
 
 def judge(site: Site, situation: S) -> tuple[str, Object]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
@@ -19,7 +21,7 @@ from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.feed.server import FeedServer
 from neutrino.server.hosts.registry import timestamp
 from neutrino.server.main import Server
-from neutrino.server.status.processes import ServerProcess
+from neutrino.server.status.processes import START, ServerProcess, start_ticks
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api
 from tests.api.conftest import start
@@ -102,6 +104,49 @@ def test_a_connection_that_is_gone_is_shown_at_once(server: Server, tmp_path: Pa
             assert connections(await asyncio.to_thread(status, server)) == {"h1": "late", "h2": "late"}
             for row in rows:
                 await asyncio.to_thread(row.row.stop)
+
+    run(test())
+
+
+def test_a_feed_process_that_is_killed_has_no_connections(server: Server, tmp_path: Path) -> None:
+    """Its row stays, and is young: on its machine the status sees that the process has ended."""
+    key, address = Credentials(server.db).add("h1"), Address(path=str(tmp_path / "feed.sock"))
+    of_feed = server_processes.c.kind == FEED_PROCESS
+
+    async def test() -> None:
+        async with serving(server, address) as feed, HostEnd(address, "h1", key) as h1:
+            await h1.client.wait_synced()
+            process = Process(server, feed, "server-1").row
+            await shows(server, lambda found: connections(found)["h1"] == "connected")
+            process._stop.set()  # what the row says now stays
+            process._due.set()
+            assert process._thread is not None
+            await asyncio.to_thread(process._thread.join)
+            stand_in = await asyncio.to_thread(subprocess.Popen, ["sleep", "60"])
+            try:
+                with server.db.transaction(of_cloud=False) as tx:
+                    row = tx.execute(sa.select(server_processes).where(of_feed)).one()
+                    details = json.dumps({**json.loads(row.details), START: start_ticks(stand_in.pid)})
+                    tx.execute(sa.update(server_processes).where(of_feed).values(pid=stand_in.pid, details=details))
+                assert connections(status(server))["h1"] == "connected"
+            finally:
+                stand_in.kill()
+                stand_in.wait()
+            found = status(server)
+            assert connections(found)["h1"] == "late"
+            (feeds,) = found["feed"]["processes"]
+            assert (feeds["alive"], feeds["ended"]) == (False, True)
+            assert "machine" not in feeds["details"]
+            problems = [problem["kind"] for problem in found["problems"]]
+            assert "feed-not-running" in problems
+            assert "host-disconnected" not in problems, "one problem, not one of each host"
+            with server.db.transaction(of_cloud=False) as tx:  # as of another machine: it is not known there
+                tx.execute(
+                    sa.update(server_processes)
+                    .where(of_feed)
+                    .values(details=json.dumps({**json.loads(row.details), "machine": "x"}))
+                )
+            assert connections(status(server))["h1"] == "connected"
 
     run(test())
 

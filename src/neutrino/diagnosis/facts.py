@@ -24,6 +24,7 @@ RECONNECT_SECONDS: Final = 20.0  # after the start of a feed process, in which i
 HOSTS: Final = "hosts"
 REFUSED: Final = "refused_hosts"
 UNKNOWN_LOGIN: Final = "unknown_login"
+MACHINE: Final = "machine"  # in `details` of all processes: where their pids mean something
 WRONG_CREDENTIAL: Final = "wrong credential"
 CONNECTED, LATE, DEAD = "connected", "late", "dead"  # states of a host's connection
 
@@ -49,6 +50,7 @@ class ProcessRow:
     started_at: str
     seen_at: str
     details: Object
+    ended: bool = False  # it was killed, on the machine that looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class Facts:
         return self.report_age(agent) <= self.down_time
 
     def is_running(self, process: ProcessRow) -> bool:
-        return self.seconds_since(process.seen_at) <= SILENT_AFTER
+        return not process.ended and self.seconds_since(process.seen_at) <= SILENT_AFTER
 
     @cached_property
     def feeds(self) -> Sequence[ProcessRow]:
@@ -148,9 +150,14 @@ class Facts:
 
     @cached_property
     def connected(self) -> frozenset[str] | None:
-        """The hosts that have a connection to any feed process; None: a process does not say, as of an older release."""
+        """The hosts that have a connection to any feed process; None: a process does not say, as of an older release.
+
+        Where no feed process runs, as after it was killed, no host has one.
+        """
         lists = [process.details.get(HOSTS) for process in self.feeds]
-        if not lists or not all(isinstance(each, list) for each in lists):
+        if not lists:
+            return frozenset() if self.processes else None
+        if not all(isinstance(each, list) for each in lists):
             return None
         return frozenset(host for each in lists if isinstance(each, list) for host in each if isinstance(host, str))
 

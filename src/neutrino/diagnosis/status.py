@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from neutrino import __version__
-from neutrino.diagnosis.facts import BINDING_FAILED, FEED_PROCESS, HOSTS, UNBOUND, AgentRow, Facts, ProcessRow
+from neutrino.diagnosis.facts import BINDING_FAILED, FEED_PROCESS, HOSTS, MACHINE, UNBOUND, AgentRow, Facts, ProcessRow
 from neutrino.diagnosis.problems import ERROR, NOTE, Finding
 from neutrino.model.agents import BGP, DHCP, FEED_BEHIND, L3, LAST_REPAIR, METADATA, OVS, PROBLEMS, TUNNELING_IP
 from neutrino.model.objects import Object
@@ -87,7 +87,7 @@ def _servers(facts: Facts) -> list[Object]:
 def _process(process: ProcessRow, facts: Facts) -> Object:
     age = round(facts.seconds_since(process.seen_at))
     # Hosts have their connection each: the list of a large cloud is long.
-    details = {key: value for key, value in process.details.items() if key != HOSTS}
+    details = {key: value for key, value in process.details.items() if key not in (HOSTS, MACHINE)}
     return {**asdict(process), "details": details, "seen_seconds_ago": age, "alive": facts.is_running(process)}
 
 

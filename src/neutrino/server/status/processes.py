@@ -2,7 +2,7 @@
 
 One short statement every INTERVAL seconds, or `soon` after what it shows has changed, in a thread: no request writes or
 waits. A process that ends deletes its row; of one that was killed the row stays until a new process of the same machine
-finds its pid gone, or a sweep finds it too old.
+finds its pid gone, or a sweep finds it too old. Readers on the same machine see at once that it has ended (`has_ended`).
 """
 
 import logging
@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,7 @@ import msgspec
 import sqlalchemy as sa
 
 from neutrino import __version__
+from neutrino.diagnosis.facts import MACHINE
 from neutrino.model.objects import Values
 from neutrino.server.db.objects import new_id
 from neutrino.server.db.session import Database, retried
@@ -88,7 +91,7 @@ class ServerProcess:
     def write(self) -> None:
         now = timestamp(self.clock())
         self._started_at = self._started_at or now
-        details = msgspec.json.encode({START: start_ticks(os.getpid()), **self.details()}).decode()
+        details = msgspec.json.encode({START: start_ticks(os.getpid()), MACHINE: machine(), **self.details()}).decode()
         with self.db.transaction(of_cloud=False) as tx:
             changed = (
                 sa.update(server_processes).where(server_processes.c.id == self.id).values(seen_at=now, details=details)
@@ -133,6 +136,18 @@ class ProcessSweep:
         if ids:
             with self.db.transaction(of_cloud=False) as tx:
                 tx.write(sa.delete(server_processes).where(server_processes.c.id.in_(ids), old))
+
+
+def has_ended(pid: int, details: Values) -> bool:
+    """Whether the process of a row has ended, if it was one of this machine; False for those of others."""
+    return details.get(MACHINE) == machine() and start_ticks(pid) != details.get(START)
+
+
+@cache
+def machine() -> str:
+    """Tells machines apart, and namespaces of pids: containers may have the same host name."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    return sha256(f"{boot}{os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:16]
 
 
 def start_ticks(pid: int) -> int | None:

@@ -36,6 +36,7 @@ from neutrino.server.db.tables import (
     subnets,
 )
 from neutrino.server.hosts.serving import disabled_agents_serve
+from neutrino.server.status.processes import has_ended
 
 Query = sa.Select[*tuple[object, ...]]
 _PING = sa.select(sa.literal(1))
@@ -114,7 +115,7 @@ def read(db: Database, now: float, down_time: float, most: int = NAMED) -> Facts
             position=head.position if head else 0,
             removed=head.removed if head else 0,
             pending=connection.execute(_PENDING).scalar() or 0,
-            processes=[ProcessRow(**row | {"details": _decoded(row["details"])}) for row in processes],
+            processes=[_process(row) for row in processes],
             agents=[AgentRow(**row | {"configurations": _decoded(row["configurations"])}) for row in reports],
             ports=[(row[0], row[1], row[2]) for row in connection.execute(_PORTS)],
             networks=counts(connection, _NETWORKS),
@@ -125,6 +126,11 @@ def read(db: Database, now: float, down_time: float, most: int = NAMED) -> Facts
         for add in (feature.facts for feature in features.installed() if feature.facts is not None):
             facts = add(connection, facts)
         return facts
+
+
+def _process(row: Object) -> ProcessRow:
+    details = _decoded(row["details"])
+    return ProcessRow(**row | {"details": details}, ended=has_ended(row["pid"], details))
 
 
 def objects(
