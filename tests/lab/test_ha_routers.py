@@ -217,6 +217,11 @@ def test_a_host_that_loses_the_gateway_steps_back(site: Site) -> None:
     """Another host takes over. If none reaches the gateway, one stays active: what is between networks goes on there."""
     lab, active = site.lab, site.active
     with gateways_checked(lab), contextlib.ExitStack() as links:
+        # One that is started with the script, and loads its configuration again before it is active: its state is reported.
+        new = make_router(lab, site.out, *(tenant_network(lab, f"new-{n}", n) for n in (4, 5)), name="new", ha=True)
+        active_host(lab, new, among=lab.hosts)
+        delete_router(lab, new["id"])
+
         reached = lab.paths.host(active) / "ha_confs" / site.router["id"] / "reached"
         wait_until(reached.exists, SOON, "the gateway is not asked for")
         assert site.active == active, "the new configuration is a failover"

@@ -93,13 +93,14 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str, check
     gateways = failover.gateways() if options.ha_vrrp_health_check_interval and check else []
     tracked = f"gateways_{membership.vr_id}" if gateways else ""
     general = (
+        # First: with the check of scripts on, a fifo before the user is ignored when the configuration is loaded again.
+        *(("script_user root", "enable_script_security") if tracked else ()),
         "notification_email_from neutrino@localhost",
         f"router_id {options.host}",
         f"vrrp_notify_fifo {notify}",
         f"vrrp_garp_master_refresh {GARP_REFRESH}",
         # Before other processes: three late advertisements are a failover.
         *((f"vrrp_priority {HIGHEST_PRIORITY}",) if needs_version_3(agreement.interval) else ()),
-        *(("script_user root", "enable_script_security") if tracked else ()),
     )
     kind, password = agreement.authentication
     authentication = (f"auth_type {kind}", f"auth_pass {password}") if kind else ()
