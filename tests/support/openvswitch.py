@@ -24,6 +24,7 @@ class OpenVSwitch(TemporaryServer):
     name = "ovs"
     before: tuple[str, ...] = ()  # a command prefix for the switch
     seconds = 20  # for a command
+    database_options: tuple[str, ...] = ()
     options: tuple[str, ...] = ("-vconsole:off", "--disable-system", "--enable-dummy")
 
     @property
@@ -45,7 +46,7 @@ class OpenVSwitch(TemporaryServer):
             [
                 *("ovsdb-server", self.directory / "conf.db", f"--remote=punix:{self.directory}/db.sock"),
                 *(f"--unixctl={self.directory}/db.ctl", f"--pidfile={self.directory}/db.pid"),
-                *(f"--log-file={self.directory}/db.log", "-vconsole:off"),
+                *(f"--log-file={self.directory}/db.log", "-vconsole:off", *self.database_options),
             ],
             ready=self._database_listens,
             env=self.environment(),

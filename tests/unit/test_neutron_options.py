@@ -335,17 +335,30 @@ def test_a_value_that_asks_for_what_is_the_case_anyway_is_accepted(tmp_path: Pat
         findings.refuse(conf, program)
 
 
-@pytest.mark.parametrize(("address", "accepted"), [("tcp:127.0.0.1:6640", True), ("ssl:127.0.0.1:6640", False)])
-def test_addresses_of_ovsdb(tmp_path: Path, address: str, accepted: bool) -> None:
+@pytest.mark.parametrize(
+    ("address", "refusal"),
+    [
+        ("tcp:127.0.0.1:6640", ""),
+        ("unix:/run/db.sock", ""),
+        ("punix:/run/db.sock", r"use unix:/path, tcp:127\.0\.0\.1:port or ssl:"),
+        ("ssl:127.0.0.1:6640", r"needs \[ovs\] ssl_cert_file, ssl_key_file, ssl_ca_cert_file$"),
+        ("ssl:127.0.0.1:6640\nssl_cert_file = /c\nssl_ca_cert_file = /a", r"needs \[ovs\] ssl_key_file$"),
+        (
+            "ssl:127.0.0.1:6640\nssl_cert_file = /no/c\nssl_ca_cert_file = /a\nssl_key_file = /k",
+            r"\[ovs\] ssl_cert_file=/no/c cannot be read: No such file",
+        ),
+    ],
+)
+def test_addresses_of_ovsdb(tmp_path: Path, address: str, refusal: str) -> None:
     conf = configured(
         tmp_path,
         f"[ovs]\novsdb_connection = {address}\n[feed]\nserver = unix:/nowhere\ncredential_file = /nowhere\n",
         of_agent=True,
     )
-    if accepted:
+    if not refusal:
         agent.check(conf)
     else:
-        with pytest.raises(RefusedToStart, match=r"\[ovs\] ovsdb_connection=ssl:"):
+        with pytest.raises(RefusedToStart, match=refusal):
             agent.check(conf)
 
 

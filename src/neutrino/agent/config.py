@@ -9,7 +9,7 @@ from typing import Any
 from oslo_config import cfg, types
 from oslo_log import log
 
-from neutrino import entry_points
+from neutrino import entry_points, tls
 from neutrino.agent.bgp import config as bgp
 from neutrino.agent.dhcp import config as dhcp
 from neutrino.agent.guard.decide import CAUSES, CookieRange, parse_cookies
@@ -23,6 +23,7 @@ from neutrino.agent.runtime.supervisor import EXIT, RESPAWN
 from neutrino.configuration import findings
 from neutrino.configuration.neutron_values import INCLUDED, add_names, list_type, name_type
 from neutrino.configuration.options import Configuration
+from neutrino.dataplane.ovsdb.api import ClientFiles
 from neutrino.errors import RefusedToStart
 from neutrino.feed.address import Address, BadAddress, parse
 from neutrino.metrics.listener import address as metrics_address
@@ -75,8 +76,13 @@ OVS = [
         help="system: kernel datapath; netdev: userspace datapath; dummy: for tests.",
     ),
     cfg.StrOpt(
-        "ovsdb_connection", default="unix:/var/run/openvswitch/db.sock", help="Address of Open vSwitch's database."
+        "ovsdb_connection",
+        default="unix:/var/run/openvswitch/db.sock",
+        help="Address of Open vSwitch's database: unix:/path, tcp:127.0.0.1:port or ssl:127.0.0.1:port.",
     ),
+    cfg.StrOpt("ssl_key_file", help="Key of the agent's certificate, for ovsdb_connection = ssl:…"),
+    cfg.StrOpt("ssl_cert_file", help="Certificate of the agent for the database."),
+    cfg.StrOpt("ssl_ca_cert_file", help="Authority of the database's certificate. Its name is not checked."),
     cfg.ListOpt(
         "ovsdb_managers",
         default=["ptcp:6640:127.0.0.1"],
@@ -256,10 +262,7 @@ def check(conf: Configuration) -> None:
     feed_addresses(conf)
     if not conf.feed.credential_file:
         raise RefusedToStart("[feed] credential_file is not set: `neutrino host add` on the server prints a credential")
-    if conf.ovs.ovsdb_connection.startswith("ssl:"):
-        raise RefusedToStart(
-            f"[ovs] ovsdb_connection={conf.ovs.ovsdb_connection}: use unix:/path or tcp:127.0.0.1:port"
-        )
+    _check_ovsdb(conf)
     bridge_mappings(conf)  # parsed for its errors, which refuse the start
     permitted_ethertypes(conf)
     kept_cookies(conf)
@@ -282,6 +285,28 @@ def _is_user(name: str) -> bool:
     except KeyError:
         return False
     return True
+
+
+def ovsdb_files(conf: Configuration) -> ClientFiles | None:
+    """The files for TLS to Open vSwitch's database; None without it."""
+    if not conf.ovs.ovsdb_connection.startswith("ssl:"):
+        return None
+    return ClientFiles(conf.ovs.ssl_key_file, conf.ovs.ssl_cert_file, conf.ovs.ssl_ca_cert_file)
+
+
+def _check_ovsdb(conf: Configuration) -> None:
+    address = conf.ovs.ovsdb_connection
+    if not address.startswith(("unix:", "tcp:", "ssl:")):
+        raise RefusedToStart(
+            f"[ovs] ovsdb_connection={address}: use unix:/path, tcp:127.0.0.1:port or ssl:127.0.0.1:port"
+        )
+    if ovsdb_files(conf) is None:
+        return
+    options = ("ssl_cert_file", "ssl_key_file", "ssl_ca_cert_file")
+    if missing := [name for name in options if not conf.ovs[name]]:
+        raise RefusedToStart(f"[ovs] ovsdb_connection={address} needs [ovs] {', '.join(missing)}")
+    cert, key, authority = (conf.ovs[name] for name in options)
+    tls.load(tls.TlsFiles(cert, key, authority, group="ovs", options=options))  # for its errors
 
 
 def _check_tunnels(conf: cfg.ConfigOpts) -> None:

@@ -304,7 +304,7 @@ def _kinds(conf: Configuration) -> Mapping[str, Kind]:
 
 
 def _switch(conf: Configuration) -> Switch:
-    return Switch(conf.ovs.ovsdb_connection, conf.ovs.ovsdb_timeout)
+    return Switch(conf.ovs.ovsdb_connection, conf.ovs.ovsdb_timeout, config.ovsdb_files(conf))
 
 
 def _roles(context: RoleContext) -> list[Role]:

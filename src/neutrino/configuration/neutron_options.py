@@ -235,9 +235,6 @@ REFUSED: dict[str, dict[str, dict[str, Refusal]]] = {
         "ovs": {
             "use_veth_interconnection": Refusal(FALSE, "bridges are connected by patch ports, which cost less"),
             "igmp_snooping_enable": Refusal(FALSE, _MULTICAST),
-            "ssl_ca_cert_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),
-            "ssl_cert_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),
-            "ssl_key_file": Refusal(EMPTY, "OVSDB is reached on this host, by unix: or tcp:127.0.0.1"),
         },
     },
 }
@@ -272,7 +269,7 @@ DIFFERENT: dict[str, dict[str, str]] = {
     "ml2_type_vxlan": {"vni_ranges": "usable without a range in the configuration"},
     "oslo_messaging_notifications": {"driver": "noop, log, messaging and messagingv2; not routing"},
     "ovs": {
-        "ovsdb_connection": "unix: and tcp: addresses",
+        "ovsdb_connection": "also unix: addresses",
         "resource_provider_bandwidths": "also the rates that uplinks guarantee minimum bandwidths within",
     },
     "securitygroup": {"firewall_driver": "Neutron's short names and class paths; iptables without hybrid is refused"},

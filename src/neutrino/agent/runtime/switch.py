@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from neutrino.dataplane.ovsdb.api import InterfaceEvent, Ovsdb, OvsdbError
+from neutrino.dataplane.ovsdb.api import ClientFiles, InterfaceEvent, Ovsdb, OvsdbError
 
 LOG = logging.getLogger(__name__)
 FIRST_RETRY, LONGEST_RETRY = 0.1, 5.0  # seconds
@@ -61,8 +61,9 @@ class SwitchStarts:
 class Switch:
     """`ovsdb` may be called from any thread; it blocks while it connects, and raises OvsdbError on failure."""
 
-    def __init__(self, address: str, timeout: float = 30) -> None:
+    def __init__(self, address: str, timeout: float = 30, tls: ClientFiles | None = None) -> None:
         self._address = address
+        self._tls = tls
         self._timeout = timeout
         self._lock = threading.Lock()  # roles connect at the same time, from threads: one replica for all
         self._ovsdb: Ovsdb | None = None
@@ -72,7 +73,7 @@ class Switch:
             if self._ovsdb is None:
                 from neutrino.dataplane.ovsdb.real import RealOvsdb  # slow to import: a refused start does without it
 
-                self._ovsdb = RealOvsdb(self._address, timeout=self._timeout)
+                self._ovsdb = RealOvsdb(self._address, timeout=self._timeout, tls=self._tls)
             return self._ovsdb
 
     def close(self) -> None:

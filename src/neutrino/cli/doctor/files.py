@@ -156,6 +156,10 @@ def certificate_files(subject: Subject) -> list[tuple[str, str, str]]:
         files += [(f"[{group}] cafile", _option(conf, group, "cafile"), "") for group in ("keystone_authtoken", "nova")]
     else:
         files += [("[feed] ca_file", conf.feed.ca_file, "")]
+        ovs = conf.ovs
+        if ovs.ovsdb_connection.startswith("ssl:"):
+            files += [("[ovs] ssl_cert_file", ovs.ssl_cert_file, ovs.ssl_key_file)]
+            files += [("[ovs] ssl_ca_cert_file", ovs.ssl_ca_cert_file, "")]
         files += [("nova_client_cert", conf.get("nova_client_cert"), conf.get("nova_client_priv_key"))]
         files += [("auth_ca_cert", conf.get("auth_ca_cert"), "")]
     return [(option, str(path), str(key or "")) for option, path, key in files if path]

@@ -7,6 +7,7 @@ from typing import Final
 
 from oslo_config import cfg
 
+from neutrino.agent.config import ovsdb_files
 from neutrino.cli.doctor.host import as_numbers, version
 from neutrino.cli.doctor.machine import Machine
 from neutrino.cli.doctor.ovsdb_client import NotReachable, select, several
@@ -36,7 +37,7 @@ SECONDS: Final = 3.0
 
 
 def read(subject: Subject) -> dict[str, list[Object]]:
-    return select(subject.conf.ovs.ovsdb_connection, TABLES)
+    return select(subject.conf.ovs.ovsdb_connection, TABLES, tls=ovsdb_files(subject.conf))
 
 
 def openvswitch(subject: Subject) -> Iterator[Finding]:

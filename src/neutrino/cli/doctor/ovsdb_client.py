@@ -1,11 +1,13 @@
 """Reads rows of the Open vSwitch database by one JSON-RPC request (RFC 7047), without its programs."""
 
 import socket
+import ssl
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from neutrino.dataplane.ovsdb.api import ClientFiles
 from neutrino.feed.address import short_path
 from neutrino.model.objects import Object
 
@@ -18,14 +20,16 @@ class NotReachable(Exception):
     """The database does not respond, or refuses the request."""
 
 
-def select(address: str, tables: Mapping[str, Sequence[str]], seconds: float = SECONDS) -> dict[str, list[Object]]:
+def select(
+    address: str, tables: Mapping[str, Sequence[str]], seconds: float = SECONDS, tls: ClientFiles | None = None
+) -> dict[str, list[Object]]:
     """Return the given columns of all rows of each table."""
     operations = [
         {"op": "select", "table": table, "where": [], "columns": list(columns)} for table, columns in tables.items()
     ]
     request = {"method": "transact", "params": [DATABASE, *operations], "id": 0}
     try:
-        answer = _exchange(address, msgspec.json.encode(request), seconds)
+        answer = _exchange(address, msgspec.json.encode(request), seconds, tls)
     except (OSError, ValueError) as error:
         raise NotReachable(str(getattr(error, "strerror", None) or error)) from None
     results = answer.get("result")
@@ -39,19 +43,32 @@ def select(address: str, tables: Mapping[str, Sequence[str]], seconds: float = S
     return rows
 
 
-def _exchange(address: str, request: bytes, seconds: float) -> Object:
+def _exchange(address: str, request: bytes, seconds: float, tls: ClientFiles | None) -> Object:
     kind, _, rest = address.partition(":")
     if kind == "unix":
         with short_path(rest) as path, socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(seconds)
             connection.connect(path)
             return _ask(connection, request)
-    if kind != "tcp":
-        raise ValueError(f"{address} is neither unix:/path nor tcp:host:port")
+    if kind not in ("tcp", "ssl"):
+        raise ValueError(f"{address} is neither unix:/path nor tcp:host:port or ssl:host:port")
     host, _, port = rest.rpartition(":")
     with socket.create_connection((host.strip("[]"), int(port)), seconds) as connection:
         connection.settimeout(seconds)
-        return _ask(connection, request)
+        if kind == "tcp":
+            return _ask(connection, request)
+        with _context(tls).wrap_socket(connection) as encrypted:
+            return _ask(encrypted, request)
+
+
+def _context(tls: ClientFiles | None) -> ssl.SSLContext:
+    if tls is None:
+        raise ValueError("ssl: needs files")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # as Open vSwitch's clients
+    context.load_verify_locations(tls.authority)
+    context.load_cert_chain(tls.certificate, tls.key, password=lambda: "")  # an encrypted key fails, and asks nobody
+    return context
 
 
 def _ask(connection: socket.socket, request: bytes) -> Object:

@@ -42,6 +42,19 @@ class OvsdbError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
+class ClientFiles:
+    """The files of a client that connects to the database with TLS (`ssl:`), as paths of PEM files.
+
+    The name of the server is not checked, as by all clients of Open vSwitch: whoever has a certificate of this authority is
+    taken for the database.
+    """
+
+    key: str
+    certificate: str
+    authority: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Interface:
     name: str
     type: str = ""

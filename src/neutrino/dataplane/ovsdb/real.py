@@ -17,6 +17,7 @@ sys.modules.setdefault("eventlet", None)  # type: ignore[arg-type]
 json_parser.install()
 
 from ovs.db import idl  # noqa: E402
+from ovs.stream import Stream  # noqa: E402
 from ovsdbapp import exceptions  # noqa: E402
 from ovsdbapp.backend.ovs_idl import command, connection, idlutils  # noqa: E402
 from ovsdbapp.schema.open_vswitch import impl_idl  # noqa: E402
@@ -129,9 +130,13 @@ class _Commands(impl_idl.OvsdbIdl):  # type: ignore[misc]
 class RealOvsdb:
     """`address` is that of the database server, such as unix:/var/run/openvswitch/db.sock."""
 
-    def __init__(self, address: str, *, timeout: float = 30) -> None:
+    def __init__(self, address: str, *, timeout: float = 30, tls: api.ClientFiles | None = None) -> None:
         self._listeners: list[api.Listener] = []
         self._progress = threading.Condition()
+        if tls is not None:  # of all connections of the process; read again for each new one, so they can be renewed
+            Stream.ssl_set_private_key_file(tls.key)
+            Stream.ssl_set_certificate_file(tls.certificate)
+            Stream.ssl_set_ca_cert_file(tls.authority)
         try:
             helper = idlutils.get_schema_helper(address, "Open_vSwitch")
             for table, columns in _COLUMNS.items():
