@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,8 +14,21 @@ from neutrino.server.db import tables as t
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
+from tests.api.conftest import start
 from tests.api.l3 import gateway, inside, outside
 from tests.api.qos import DEAD, RULES, delete_rule, policy, post_rule, put_rule, rule
+from tests.support.databases import prepared_database
+
+PLACEMENT = {"placement": {"auth_type": "none", "endpoint": "http://127.0.0.1:1"}}  # nothing is sent: no host reports
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest, database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    directory = tmp_path_factory.mktemp("server")
+    made = start(directory, prepared_database(request, database, directory), PLACEMENT)
+    yield made
+    made.close()
+
 
 HOST = "compute-1"
 
@@ -237,6 +251,18 @@ def test_a_resource_request_on_a_tunnelled_network(admin: Api) -> None:
     port = admin.port(admin.network(qos_policy_id=gold), binding__vnic_type="direct")
     (group,) = port["resource_request"]["request_groups"]
     assert group["required"] == ["CUSTOM_NETWORK_TUNNEL_PROVIDER", "CUSTOM_VNIC_TYPE_DIRECT"]
+
+
+def test_no_resource_request_without_placement(another_server: Callable[[], Server]) -> None:
+    """Nova would ask for resources that Placement does not have."""
+    admin = Api(another_server().app).as_admin()
+    gold = policy(admin)["id"]
+    rule(admin, gold, "minimum_bandwidth")
+    port = admin.port(admin.network(qos_policy_id=gold))
+    assert port["resource_request"] is None
+    assert admin.show("port", port["id"])["resource_request"] is None
+    listed = admin.get("/ports", [("id", port["id"]), ("fields", "resource_request")]).body["ports"]
+    assert listed == [{"resource_request": None}]
 
 
 def test_no_resource_request_without_a_minimum(admin: Api) -> None:

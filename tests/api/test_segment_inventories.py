@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from neutrino.features.segments.placement import PlacementResponse, SegmentReporter, SegmentReports, reporter_from_conf
+from neutrino.features.segments.placement import SegmentReporter, SegmentReports, reporter_from_conf
 from neutrino.server.hosts.registry import AgentReport, AgentStatus
 from neutrino.server.main import Server
+from neutrino.server.placement import PlacementResponse
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start

@@ -25,6 +25,7 @@ NO_LIMITS = {
     for name in ("network", "subnet", "port", "security_group", "security_group_rule", "rbac_policy")
 }
 TAGS = {"vlan_transparent": True, "vlan_qinq": True}  # networks that carry VLAN tags of instances
+PLACEMENT = {"auth_type": "none", "endpoint": "http://127.0.0.1:1"}  # no agent reports anything for it
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def cloud(request: pytest.FixtureRequest) -> Cloud:
 
 @pytest.fixture(scope="session")
 def noauth_cloud() -> Iterator[Cloud]:
-    with Neutrino({"DEFAULT": TAGS, "quotas": NO_LIMITS}) as server:
+    with Neutrino({"DEFAULT": TAGS, "quotas": NO_LIMITS, "placement": PLACEMENT}) as server:
         report_agents(server)
         variables = {"OS_AUTH_TYPE": "none", "OS_ENDPOINT": server.url}
         yield Cloud(server, variables, "admin", "other", keystone=False)
@@ -68,7 +69,8 @@ def keystone_cloud(keystone: Keystone) -> Iterator[Cloud]:
     project, other = keystone.create_project(operators), keystone.create_project(f"others-{keystone.region}")
     keystone.create_user(operator, "secret", project, EVERY_ROLE)
     settings = with_keystone(keystone)
-    with Neutrino({**settings, "DEFAULT": {**settings["DEFAULT"], **TAGS}, "quotas": NO_LIMITS}) as server:
+    more = {"DEFAULT": {**settings["DEFAULT"], **TAGS}, "quotas": NO_LIMITS, "placement": PLACEMENT}
+    with Neutrino({**settings, **more}) as server:
         report_agents(server)
         keystone.register_network_endpoint(server.url)
         variables = {

@@ -16,6 +16,7 @@ VLANS = {
         "vlan_qinq": "true",
     },
     "ml2": {"project_network_types": "vlan"},
+    "placement": {"auth_type": "none", "endpoint": "http://127.0.0.1:1"},  # no agent reports anything for it
     "ml2_type_vlan": {"network_vlan_ranges": "physnet1:1000:4000"},
 }
 

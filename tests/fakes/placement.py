@@ -10,7 +10,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from neutrino.features.segments.placement import PlacementResponse
+from neutrino.server.placement import PlacementResponse
 
 _LIMITS = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
 

@@ -175,7 +175,7 @@ LIBRARY_SECTIONS: dict[str, tuple[str, str]] = {
     "keystone_authtoken": ("auth_type", "read with auth_strategy = keystone"),
     "nova": ("auth_type", "read with credentials in this section"),
     "designate": ("auth_type", "read with external_dns_driver = designate"),
-    "placement": ("auth_type", "read with credentials in this section and in [nova], for routed networks"),
+    "placement": ("auth_type", "read with credentials in this section"),
     "healthcheck": ("disable_by_file_path", "read with the backend in backends that has the option"),
     "oslo_policy": ("policy_file", "read by the server"),
     "cors": ("allowed_origin", "read by the server"),

@@ -89,7 +89,6 @@ TABLE: dict[tuple[str, str], Names] = {
         missing={
             **dict.fromkeys(
                 (
-                    *("placement", "neutron.services.placement_report.plugin.PlacementReportPlugin"),
                     *("pvlan", "neutron.services.pvlan.pvlan_plugin.PVLANPlugin"),
                     *("firewall", "sfc", "flow_classifier", "bgpvpn"),
                 ),

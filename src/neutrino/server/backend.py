@@ -18,6 +18,7 @@ from neutrino.server.frozen import Frozen
 from neutrino.server.hosts.queries import OpenQueries
 from neutrino.server.hosts.registry import AgentReport, Registry
 from neutrino.server.hosts.serving import let_disabled_agents_serve
+from neutrino.server.ml2.attributes import configured
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.services import CoreServices, Services, load
@@ -53,7 +54,7 @@ def build_backend(conf: Configuration) -> Backend:
     for_core = CoreServices(
         *(conf, db, quotas, registry, groups, port_changed, addresses_changed, has_added_ranges),
         network_attributes=[one for feature in features.installed() for one in feature.network_attributes],
-        port_attributes=[one for feature in features.installed() for one in feature.port_attributes],
+        port_attributes=configured((a for feature in features.installed() for a in feature.port_attributes), conf),
     )
     core = load("neutrino.core_plugins", conf.core_plugin)(for_core)
     dhcp = build_dhcp(conf, db, registry, core)

@@ -6,6 +6,7 @@ from sqlalchemy.engine import Connection
 from neutrino.features.qos import resource_request, use
 from neutrino.features.qos.tables import default_qos_policies
 from neutrino.model.objects import Object
+from neutrino.server import placement
 from neutrino.server.api import types
 from neutrino.server.api.definition import Attribute, writable
 from neutrino.server.context import Context
@@ -53,5 +54,6 @@ PORT_ATTRIBUTES = PortAttributes(
     check_new=use.check_new_ports,
     check_update=use.check_port_update,
     needs={resource_request.NAME: resource_request.NEEDS},
+    computed=placement.guarantees,  # else Nova would ask for what Placement does not have
     complete=resource_request.complete,
 )

@@ -29,9 +29,6 @@ _EXTENSIONS = (
     ("qos-pps-minimum-rule-alias", "QoS minimum packet rate rule alias", "The same for minimum packet rates."),
     ("qos-rule-type-details", "Details of QoS rule types", "The drivers that enforce a type of rule."),
     ("qos-rule-type-filter", "Allow to filter the list of QoS rule types", "Types of some drivers, or all."),
-    ("port-resource-request", "Port Resource Request", "What a port's minimum rates need of Placement."),
-    ("port-resource-request-groups", "Port Resource Request Groups", "One group for bandwidth and one for packets."),
-    ("agent-resources-synced", "Agent's Resource View Synced to Placement", "Whether Placement has an agent's rates."),
     ("qos-port-network-policy", "QoS port network policy ID", "A port shows the policy of its network."),
 )
 # Of routers and floating IPs, if these are served.

@@ -4,7 +4,6 @@ A port whose policy has minimum rules requests one group of resources for bandwi
 is the same as long as port and rules are: Nova writes it into the binding profile, as the key of the allocation.
 """
 
-import re
 import uuid
 from collections.abc import Sequence
 
@@ -17,11 +16,11 @@ from neutrino.model.objects import Object, Values
 from neutrino.model.qos import ANY, EGRESS, INGRESS
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode
+from neutrino.server.placement import TUNNEL_TRAIT, physical_network_trait, vnic_type_trait
 
 Rules = Sequence[Values]
 NAME = "resource_request"
 NEEDS = ("id", "network_id", "binding:vnic_type", "qos_policy_id", "qos_network_policy_id")
-_TUNNEL_TRAIT = "CUSTOM_NETWORK_TUNNEL_PROVIDER"
 _RESOURCES = {
     MINIMUM_BANDWIDTH: {INGRESS: "NET_BW_IGR_KILOBIT_PER_SEC", EGRESS: "NET_BW_EGR_KILOBIT_PER_SEC"},
     MINIMUM_PACKET_RATE: {
@@ -42,8 +41,8 @@ _SEGMENTS = (
 
 def resource_request(port_id: str, vnic_type: str, rules: Rules, physical_network: str | None) -> Object | None:
     """The request of a port whose policy has these rules; `physical_network` of the network's first segment."""
-    network = _TUNNEL_TRAIT if physical_network is None else _trait(f"PHYSNET_{physical_network}")
-    vnic = _trait(f"VNIC_TYPE_{vnic_type}")
+    network = TUNNEL_TRAIT if physical_network is None else physical_network_trait(physical_network)
+    vnic = vnic_type_trait(vnic_type)
     groups = []
     # Packets are counted by the switch of the host, whichever network they are on.
     for type_, amount, traits in (
@@ -58,11 +57,6 @@ def resource_request(port_id: str, vnic_type: str, rules: Rules, physical_networ
     if not groups:
         return None
     return {"request_groups": groups, "same_subtree": [group["id"] for group in groups]}
-
-
-def _trait(name: str) -> str:
-    """A custom trait of Placement: capital letters, digits and underscores."""
-    return "CUSTOM_" + re.sub(r"[^0-9A-Z]+", "_", name.upper())
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Segments of networks, and ranges of segmentation ids that operators add: two plugins, as in Neutron."""
 
-from oslo_config import cfg
-
 from neutrino.features.segments import takeover
 from neutrino.features.segments.placement import start_reports
 from neutrino.features.segments.ranges import SegmentRanges
@@ -51,17 +49,6 @@ FEATURES = (
         takeover=takeover.FAMILIES,
         build=build,
         policy=crud("segment", ADMIN, ADMIN),
-        options={
-            "placement": [  # keystoneauth registers its own options in this group
-                cfg.StrOpt("region_name", help="The region of Placement's endpoint."),
-                cfg.StrOpt(
-                    "endpoint_type",
-                    default="public",
-                    choices=["public", "internal", "admin"],
-                    help="Which of Placement's endpoints in the catalogue to use.",
-                ),
-            ]
-        },
         start=start_reports,
     ),
     Feature(

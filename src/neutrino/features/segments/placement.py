@@ -6,7 +6,7 @@ nothing. Placement refuses an inventory that was changed meanwhile by its genera
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,28 +16,17 @@ from neutrino.features.segments.inventory import Inventory
 from neutrino.model.objects import Values
 from neutrino.server.db.session import Database
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
-from neutrino.server.events.keystone import is_configured, session_from_conf
+from neutrino.server.events.keystone import is_configured
 from neutrino.server.features import Running
 from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.ml2.ports.host_subnets import SWITCHES
+from neutrino.server.placement import Call, PlacementResponse, Unavailable, caller
 from neutrino.server.services import Services
 
 LOG = logging.getLogger(__name__)
 RESOURCE_CLASS = "IPV4_ADDRESS"
 PLACEMENT_VERSION, NOVA_VERSION = "1.1", "2.41"  # the first with aggregates of providers, and with their UUIDs in Nova
 DELIVERY = DeliveryOptions(retry_for=300.0)
-
-
-class Unavailable(Exception):
-    """Another attempt may succeed: no connection, no endpoint, a server error, or a conflict with another writer."""
-
-
-class PlacementResponse(NamedTuple):
-    status: int
-    body: Any
-
-
-Call = Callable[[str, str, object], PlacementResponse]  # method, path, body
 
 
 def _accepted(answer: PlacementResponse, what: str, *further: int) -> Any:
@@ -167,8 +156,9 @@ def reporter_from_conf(conf: Configuration, db: Database) -> SegmentReporter | N
     """None without credentials in `[placement]` and `[nova]`."""
     if not all(is_configured(conf, group) for group in ("placement", "nova")):
         return None
-    placement = _caller(conf, "placement", "placement", PLACEMENT_VERSION)
-    return SegmentReporter(db, SegmentReports(placement, _caller(conf, "nova", "compute", NOVA_VERSION)))
+    purpose = "report the addresses of segments"
+    placement = caller(conf, "placement", "placement", PLACEMENT_VERSION, purpose)
+    return SegmentReporter(db, SegmentReports(placement, caller(conf, "nova", "compute", NOVA_VERSION, purpose)))
 
 
 def start_reports(services: Services) -> Running:
@@ -182,32 +172,3 @@ def start_reports(services: Services) -> Running:
         host_reported=reporter.host_reported,
         close=reporter.queue.close,
     )
-
-
-def _caller(conf: Configuration, group: str, service_type: str, version: str) -> Call:
-    from keystoneauth1 import exceptions
-
-    session = session_from_conf(conf, group, "report the addresses of segments")
-    interface, region = conf[group].endpoint_type, conf[group].region_name
-    endpoint = {"service_type": service_type, "interface": interface, "region_name": region}
-
-    def call(method: str, path: str, body: object) -> PlacementResponse:
-        try:
-            answer = session.request(
-                path,
-                method,
-                json=body,
-                endpoint_filter=endpoint,
-                microversion=version,
-                headers={"Accept": "application/json"},
-                user_agent="neutrino",
-                raise_exc=False,
-            )
-        except exceptions.ClientException as why:
-            raise Unavailable(f"{service_type}: {why}") from why
-        try:
-            return PlacementResponse(answer.status_code, answer.json() if answer.content else None)
-        except ValueError:
-            return PlacementResponse(answer.status_code, None)
-
-    return call

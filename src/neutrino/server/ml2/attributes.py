@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
+from neutrino.configuration.options import Configuration
 from neutrino.model.objects import Object
 from neutrino.server.api.definition import Attribute, Resource
 from neutrino.server.context import Context
@@ -44,8 +45,17 @@ class PortAttributes:
     check_update: CheckUpdate = lambda *about: None
     # Attributes that are computed after the read, each with what is read for it.
     needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # Whether they are computed with this configuration; else they have what `columns` says.
+    computed: Callable[[Configuration], bool] = lambda conf: True
     # Sets the computed attributes of ports as they were read, and removes what clients do not see.
     complete: Callable[[Connection, Sequence[Object]], None] = lambda connection, ports: None
+
+
+def configured(added: Iterable[PortAttributes], conf: Configuration) -> list[PortAttributes]:
+    """Those of ports, without the computation that the configuration has no use for."""
+    return [
+        one if one.computed(conf) else replace(one, needs={}, complete=lambda connection, ports: None) for one in added
+    ]
 
 
 def extended(resource: Resource, added: Sequence[NetworkAttributes | PortAttributes]) -> Resource:

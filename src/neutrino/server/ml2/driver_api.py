@@ -20,7 +20,8 @@ the driver is configured.
 
 A driver that needs the levels of bindings (`DriverContext.levels`), which take queries, has an attribute `reads_levels`.
 
-A driver whose agents enforce QoS policies declares the types of rules in an attribute `qos: QosSupport`.
+A driver whose agents enforce QoS policies declares the types of rules in an attribute `qos: QosSupport`. One whose
+agents report what they guarantee for Placement has an attribute `providers: ResourceProviders`.
 
 A precommit runs inside the transaction, must be quick and refuses the change by raising; it reads and writes the database
 with `context.tx`. A postcommit runs after the commit and may call equipment. When a postcommit of a create raises, the
@@ -49,6 +50,7 @@ administrators, by the rules `create_port:<name>` and `update_port:<name>`.
 Drivers are created before the server forks its workers: open connections and start threads on first use.
 """
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -96,6 +98,23 @@ class QosSupport:
     vnic_types: frozenset[str]  # of ports that are not bound yet
     vif_types: frozenset[str]  # of bound ports
     rules: Mapping[str, Mapping[str, range | Sequence[object]]]  # by type of rule, the values of each parameter
+
+
+@dataclass(frozen=True)
+class ResourceProviders:
+    """What a driver's agents guarantee, as resource providers of Placement: a device has one, and so has an agent."""
+
+    agent_type: str
+    namespace: uuid.UUID  # of the providers' ids
+    vnic_types: frozenset[str]
+    mappings: str  # key of the agents' configurations: the devices of physical networks
+
+
+@runtime_checkable
+class HasProviders(Protocol):
+    """A mechanism driver whose agents report what they guarantee."""
+
+    providers: ResourceProviders
 
 
 @runtime_checkable

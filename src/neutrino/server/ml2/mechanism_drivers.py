@@ -3,21 +3,41 @@
 Open vSwitch and SR-IOV bind a port if a live agent on its host can wire one of the segments.
 """
 
+import uuid
 from collections.abc import Callable, Collection, Mapping
 
 from oslo_config import cfg
 
-from neutrino.model.agents import INTEGRATION_BRIDGE, NIC_SWITCH, OVS, OVS_CAPABILITIES
+from neutrino.model.agents import (
+    BRIDGE_MAPPINGS,
+    DEVICE_MAPPINGS,
+    INTEGRATION_BRIDGE,
+    NIC_SWITCH,
+    OVS,
+    OVS_CAPABILITIES,
+)
 from neutrino.model.objects import Object
 from neutrino.model.qos import ANY, DSCP_MARKS, EGRESS, INGRESS
 from neutrino.model.trunks import SUBPORT_OWNER, trunk_bridge
 from neutrino.server.api.types import DB_INTEGER_MAX
-from neutrino.server.ml2.driver_api import VIF_HW, VIF_OVS, VIF_VHOSTUSER, Bound, PortToBind, QosSupport, Segment
+from neutrino.server.ml2.driver_api import (
+    VIF_HW,
+    VIF_OVS,
+    VIF_VHOSTUSER,
+    Bound,
+    PortToBind,
+    QosSupport,
+    ResourceProviders,
+    Segment,
+)
 
 OVS_VNIC_TYPES = ("normal", "direct", "smart-nic", "vdpa")
 VHOSTUSER_CLIENT, VHOSTUSER_SERVER = "dpdkvhostuser", "dpdkvhostuserclient"
 SRIOV_VIF_TYPES = {"direct": VIF_HW, "macvtap": VIF_HW, "direct-physical": "hostdev_physical"}
 
+# Neutron's: a takeover keeps the providers, and what is allocated on them.
+_OVS_PROVIDERS = uuid.UUID("87ee7d5c-73bb-11e8-9008-c4d987b2a692")
+_NIC_PROVIDERS = uuid.UUID("87f1895c-73bb-11e8-9008-c4d987b2a692")
 _AMOUNT, _DIRECTIONS = range(DB_INTEGER_MAX + 1), (INGRESS, EGRESS)
 
 
@@ -71,6 +91,7 @@ class OpenVSwitch:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._vnic_types = _vnic_types(conf, "ovs_driver", OVS_VNIC_TYPES)
+        self.providers = ResourceProviders(OVS, _OVS_PROVIDERS, self._vnic_types, BRIDGE_MAPPINGS)
 
     def bind_port(self, port: PortToBind) -> Bound | None:
         if port.vnic_type not in self._vnic_types:
@@ -166,6 +187,7 @@ class SriovNicSwitch:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._vnic_types = _vnic_types(conf, "sriov_driver", tuple(SRIOV_VIF_TYPES))
+        self.providers = ResourceProviders(NIC_SWITCH, _NIC_PROVIDERS, self._vnic_types, DEVICE_MAPPINGS)
 
     def bind_port(self, port: PortToBind) -> Bound | None:
         vif_type = SRIOV_VIF_TYPES[port.vnic_type] if port.vnic_type in self._vnic_types else None
