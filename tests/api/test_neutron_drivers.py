@@ -195,7 +195,7 @@ def test_a_driver_that_raises_refuses_the_port(admin: Api, server: Server, metho
 ON_NODE = {"binding:host_id": "node", "binding:vnic_type": "baremetal"}
 
 
-@pytest.mark.parametrize("how", ["raise", "hang", "unknown"])
+@pytest.mark.parametrize("how", ["raise", "hang", "unknown", "session"])
 def test_a_driver_that_fails_to_bind_is_named_with_the_port(
     admin: Api, server: Server, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -204,6 +204,7 @@ def test_a_driver_that_fails_to_bind_is_named_with_the_port(
     reason = {
         "raise": "the switch is on fire",
         "hang": "has not returned after 1 s",
+        "session": "a session of neutron_lib.db.api, which is not provided",
         "unknown": "the core plugin's sync_everything, which is not provided",
     }[how]
     assert reason in caplog.text

@@ -109,6 +109,10 @@ def test_subports_are_on_the_switch_with_their_parent(lab: Lab, switch: Rack, ne
     own = network["provider:segmentation_id"]
     assert switch.column("trunks") == str(sorted([own, number]))
     assert switch.tag() == str(own)
+    lab.api.request("PUT", f"/v2.0/trunks/{trunk['id']}/remove_subports", {"sub_ports": [{"port_id": child["id"]}]})
+    assert switch.column("trunks") == f"[{own}]"
+    lab.api.request("PUT", f"/v2.0/trunks/{trunk['id']}/add_subports", {"sub_ports": [subport]})
+    assert switch.column("trunks") == str(sorted([own, number]))
     lab.api.update("port", parent["id"], **{"binding:host_id": "", "binding:profile": {}})
     assert switch.column("trunks") == "[]"
     lab.api.delete("trunk", trunk["id"])

@@ -168,5 +168,7 @@ class Leaf(api.MechanismDriver):
             raise RuntimeError("the switch is on fire")
         if port["name"] == f"hang-{method}":
             self.held.wait(60)
+        if port["name"] == f"session-{method}":
+            n_context.get_admin_context().session.begin()
         if port["name"] == f"unknown-{method}":
             directory.get_plugin().sync_everything()

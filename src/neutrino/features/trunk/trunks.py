@@ -110,6 +110,7 @@ class Trunks(Collection):
                 followers.new_subport(tx, port)
             tx.insert(trunk_subports, [_row(key, one) for one in added])
             tx.log(trunks, before, changed={"sub_ports": (before["sub_ports"], together)})
+            tx.after_commit(self._operations.announce, "subports", "create", before, added)
         return self._after(key)
 
     @retried
@@ -134,6 +135,8 @@ class Trunks(Collection):
                 )
             left = [one for one in before["sub_ports"] if one["port_id"] not in gone]
             tx.log(trunks, before, changed={"sub_ports": (before["sub_ports"], left)})
+            removed = [one for one in before["sub_ports"] if one["port_id"] in gone]
+            tx.after_commit(self._operations.announce, "subports", "delete", before, removed)
         return self._after(key)
 
     def get_subports(self, context: Context, key: str) -> Object:

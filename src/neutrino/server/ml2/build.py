@@ -70,7 +70,7 @@ def build(services: CoreServices) -> Core:
     networks.delete_cascade = cascade.delete_cascade
     bindings = PortBindings(db, operations, networks, ports, binder, conf.ml2.inactive_binding_timeout)
     provisioning = Provisioning(db, operations, services.port_changed, ports.view)
-    parts = services.registry, mechanisms, segments, networks, subnets, ports, provisioning
+    parts = services.registry, operations, segments, networks, subnets, ports, provisioning
     begin = neutron_drivers.attached(conf, db, *parts)
     return Core(
         operations,

@@ -36,6 +36,9 @@ ABANDONED_SECONDS = 300.0
 Undo = Callable[[Values], None]
 # Called at the end of a transaction, after all its rows, with the changes that mechanism drivers could be told.
 ClosingHook = Callable[[Transaction, Sequence[DriverContext]], None]
+# Called after the commit of a change of an object that drivers have no methods for: its kind, what happened, the object,
+# and what the change is about.
+Listener = Callable[[str, str, Values, Sequence[Values]], object]
 
 
 class Mechanisms:
@@ -112,6 +115,7 @@ class Operations:
     host: str  # of this server
     undo: dict[str, Undo] = field(default_factory=dict)  # by kind: collections register how a create is undone
     closing_hooks: list[ClosingHook] = field(default_factory=list)
+    listeners: list[Listener] = field(default_factory=list)
 
     @contextmanager
     def write(
@@ -148,6 +152,14 @@ class Operations:
             self._delete_entries([entry["id"] for entry in entries])
             if failure is not None and raises:
                 raise failure
+
+    def announce(self, kind: str, happened: str, current: Values, about: Sequence[Values]) -> None:
+        """After a commit: tell the listeners, each for itself."""
+        for listener in self.listeners:
+            try:
+                listener(kind, happened, current, about)
+            except Exception:
+                LOG.exception("a listener failed in %s of %s %s", happened, kind, current.get("id"))
 
     def _complete(self, tx: Transaction, contexts: Sequence[DriverContext], before: Levels) -> list[DriverContext]:
         """The contexts with their segments and levels, which are read only if some driver gets to see them."""

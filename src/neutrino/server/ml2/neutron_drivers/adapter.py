@@ -6,7 +6,7 @@ threads and open connections in `initialize`.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from neutron_lib.plugins.ml2 import api
 from oslo_config import cfg
 
+from neutrino.model.objects import Values
 from neutrino.server.ml2.driver_api import Bound, Continue, DriverContext, PortToBind, Segment
 from neutrino.server.ml2.neutron_drivers import callbacks, reading, runtime
 from neutrino.server.ml2.neutron_drivers.calls import run, run_bounded
@@ -31,6 +32,7 @@ LOG = logging.getLogger(__name__)
 KINDS = ("network", "subnet", "port")
 OPERATIONS = ("create", "update", "delete")
 PHASES = ("precommit", "postcommit")
+CALLBACKS = "neutron_lib.callbacks"  # instead of a driver's name, in calls of all that subscribe
 
 
 class Adapted:
@@ -122,7 +124,13 @@ class Adapted:
 
     def _publish(self, phase: str, context: DriverContext) -> None:
         call = self._call(f"{phase} of {context.operation}_{context.kind}", context.current["id"], tx=context.tx)
-        self._in_time(replace(call, driver="neutron_lib.callbacks"), callbacks.publish, phase, context)
+        self._in_time(replace(call, driver=CALLBACKS), callbacks.publish, phase, context)
+
+    def subports_changed(self, kind: str, happened: str, trunk: Values, subports: Sequence[Values]) -> None:
+        """A listener of the core (`Operations.announce`)."""
+        if kind == "subports":
+            call = self._call(f"{happened}_subports", trunk["id"])
+            self._in_time(replace(call, driver=CALLBACKS), callbacks.publish_subports, happened, trunk, subports)
 
     def _completed(self, context: DriverContext) -> DriverContext:
         """With what is computed for a bound port, for calls that may configure equipment with it."""

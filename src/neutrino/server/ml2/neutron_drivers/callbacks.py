@@ -4,15 +4,17 @@ Others are not; the log of the start names each subscription that will never be 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from neutron_lib import context as neutron_context
 from neutron_lib.callbacks import events, registry, resources
 from neutron_lib.plugins import directory
 
+from neutrino.model.objects import Values
 from neutrino.server.ml2.driver_api import DriverContext
 from neutrino.server.ml2.neutron_drivers.contexts import as_neutron
+from neutrino.server.ml2.neutron_drivers.provided.objects import SubPort, Trunk
 
 LOG = logging.getLogger(__name__)
 RESOURCES = {"network": resources.NETWORK, "subnet": resources.SUBNET, "port": resources.PORT}
@@ -27,7 +29,9 @@ EVENTS = {
 PUBLISHED = {
     (resource, event) for resource in RESOURCES.values() for phase in EVENTS.values() for event in phase.values()
 }
-PUBLISHED.add((resources.PROCESS, events.AFTER_INIT))
+SUBPORTS = {"create": events.AFTER_CREATE, "delete": events.AFTER_DELETE}
+PUBLISHED |= {(resources.SUBPORTS, event) for event in SUBPORTS.values()}
+PUBLISHED |= {(resource, events.AFTER_INIT) for resource in (resources.PROCESS, resources.TRUNK_PLUGIN)}
 _subscribe: Callable[..., None] = registry.subscribe
 
 
@@ -43,7 +47,32 @@ def publish(phase: str, context: DriverContext) -> None:
     registry.publish(RESOURCES[context.kind], event, directory.get_plugin(), payload=payload)
 
 
+class TrunkPlugin:
+    """What trunk drivers register with: the trigger of the event that the plugin is there."""
+
+    def __init__(self) -> None:
+        self.registered_drivers: dict[str, Any] = {}
+
+    def register_driver(self, driver: Any) -> None:
+        self.registered_drivers[driver.name] = driver
+
+
+def publish_subports(happened: str, trunk: Values, subports: Sequence[Values]) -> None:
+    """Tell subscribers of subports that have come to a trunk, or gone. What they raise is logged."""
+    payload = events.DBEventPayload(
+        neutron_context.get_admin_context(),
+        resource_id=trunk["id"],
+        states=(Trunk(trunk),),
+        metadata={"subports": [SubPort({**one, "trunk_id": trunk["id"]}) for one in subports]},
+    )
+    registry.publish(resources.SUBPORTS, SUBPORTS[happened], TRUNK_PLUGIN, payload=payload)
+
+
+TRUNK_PLUGIN = TrunkPlugin()
+
+
 def process_begins() -> None:
+    registry.publish(resources.TRUNK_PLUGIN, events.AFTER_INIT, TRUNK_PLUGIN, payload=events.EventPayload(None))
     registry.publish(resources.PROCESS, events.AFTER_INIT, directory.get_plugin(), payload=events.EventPayload(None))
 
 

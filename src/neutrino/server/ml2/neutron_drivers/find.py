@@ -14,7 +14,7 @@ from neutrino.errors import RefusedToStart
 if TYPE_CHECKING:
     from neutrino.server.db.session import Database
     from neutrino.server.hosts.registry import Registry
-    from neutrino.server.ml2.operations import Mechanisms
+    from neutrino.server.ml2.operations import Operations
 
 EXTRA = "neutron-drivers"  # of pip install neutrino[…]
 
@@ -46,12 +46,12 @@ def load(conf: cfg.ConfigOpts, kind: str, name: str) -> Any:
 
 
 def attached(
-    conf: cfg.ConfigOpts, db: "Database", registry: "Registry", mechanisms: "Mechanisms", *parts: Any
+    conf: cfg.ConfigOpts, db: "Database", registry: "Registry", operations: "Operations", *parts: Any
 ) -> Callable[[], object]:
     """Give drivers written for Neutron the server; returns what a process of it calls when it starts."""
-    if not any(getattr(driver, "is_of_neutron", False) for driver in mechanisms.drivers.values()):
+    if not any(getattr(driver, "is_of_neutron", False) for driver in operations.mechanisms.drivers.values()):
         return lambda: None
     from neutrino.server.ml2.neutron_drivers.load import begin
     from neutrino.server.ml2.neutron_drivers.runtime import Runtime
 
-    return begin(Runtime(conf, db, registry, mechanisms, *parts))
+    return begin(Runtime(conf, db, registry, operations, *parts))

@@ -74,6 +74,7 @@ def begin(server: runtime.Runtime) -> Callable[[], None]:
     for driver in drivers:
         driver.attach(server)
     drivers[0].publish_callbacks()
+    server.operations.listeners.append(drivers[0].subports_changed)
     runtime.begin(server)
 
     def start() -> None:

@@ -14,7 +14,7 @@ from oslo_config import cfg
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.registry import Registry
-from neutrino.server.ml2.operations import Mechanisms
+from neutrino.server.ml2.operations import Mechanisms, Operations
 from neutrino.server.ml2.segments import Segments
 
 if TYPE_CHECKING:
@@ -29,12 +29,16 @@ class Runtime:
     conf: cfg.ConfigOpts
     db: Database
     registry: Registry
-    mechanisms: Mechanisms
+    operations: Operations
     segments: Segments
     networks: "Networks"
     subnets: "Subnets"
     ports: "Ports"
     provisioning: "Provisioning"
+
+    @property
+    def mechanisms(self) -> Mechanisms:
+        return self.operations.mechanisms
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from neutrino.server.ml2.neutron_drivers.provided import (
+    database,
     i18n,
     mech_agent,
     objects,
@@ -65,6 +66,7 @@ def install() -> None:
     from neutrino.server.ml2.neutron_drivers import contexts
 
     _place(CONTEXTS, contexts)
+    database.replace_sessions()
     sys.meta_path.insert(0, _Refusal())
 
 

@@ -15,7 +15,7 @@ class _Object:
 
     @classmethod
     def _read(cls, filters: dict[str, Any]) -> list[dict[str, Any]]:
-        raise NotImplementedError
+        raise NotProvided(f"reads of {cls.__name__}")
 
     @classmethod
     def get_objects(
@@ -48,6 +48,14 @@ class _Object:
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self._values)
+
+
+class Trunk(_Object):
+    """Given with events, and not to be read."""
+
+
+class SubPort(_Object):
+    """The same."""
 
 
 class _Viewed(_Object):

@@ -1,7 +1,4 @@
-"""`neutron.services.trunk.drivers.base`: trunk drivers can be created, and are not told of trunks.
-
-Their switches get the subports of a port with the port itself, as `trunk_details`, not when a subport is added later.
-"""
+"""`neutron.services.trunk.drivers.base`: drivers that are told of subports by callbacks (`callbacks.py`)."""
 
 from collections.abc import Sequence
 from typing import Any
