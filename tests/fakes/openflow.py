@@ -23,6 +23,7 @@ from neutrino.dataplane.openflow.api import (
     flow,
 )
 from neutrino.dataplane.openflow.text import arguments, field_name, parse_number, parse_set_field, split_actions
+from neutrino.model.rates import Counted
 from tests.fakes.openflow_conntrack import FakeConntrack
 from tests.fakes.openflow_tables import FakeTables
 from tests.fakes.packet import Packet
@@ -71,6 +72,7 @@ class FakeSwitch:
     """Implements `OpenFlow` for any number of bridges that share a connection tracker, as those of one host do."""
 
     def __init__(self) -> None:
+        self.counters: dict[str, dict[int, Counted]] = {}  # of ports, by bridge and number
         self.reads: list[str] = []  # bridges whose flows were read, not only counted
         self.bridges: dict[str, FakeBridge] = {}
         self.conntrack = FakeConntrack()
@@ -95,6 +97,9 @@ class FakeSwitch:
 
     def count_packets(self, bridge: str, match: str, tables: Collection[int]) -> dict[str, PacketCount]:
         return {}  # it keeps no statistics of flows
+
+    def read_port_counters(self, bridge: str) -> dict[int, Counted]:
+        return {number: Counted() for number in self._bridge(bridge).ports} | self.counters.get(bridge, {})
 
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:
         tables, new = self._bridge(bridge).tables, [*add]

@@ -470,3 +470,26 @@ def test_both_learn_the_same_flows_and_delete_them_with_the_learning_flow(twin):
         assert openflow.read_flows("br-int", LEARNED_COOKIE, COOKIE_MASK) == frozenset()
         openflow.apply_flows("br-int", add=gone, delete=[])
     assert not any(host.plans(host.desired, real))
+
+
+def test_counters_of_ports(switch: OpenVSwitch) -> None:
+    """The real switch's: `in` is what it sends to a port, `out` what it receives from it."""
+    switch.vsctl("add-br", "br-rates", "--", "set", "bridge", "br-rates", "datapath_type=dummy", "fail_mode=secure")
+    for number in (1, 2):
+        name = f"rate{number}"
+        switch.vsctl(
+            *("add-port", "br-rates", name, "--", "set", "interface", name, "type=dummy", f"ofport_request={number}")
+        )
+    real = OvsOfctl(switch.run_directory)
+    try:
+        real.apply_flows("br-rates", add=[flow(0, 1, "in_port=1", "output:2")], delete=())
+        assert set(real.read_port_counters("br-rates")[1]) == {0}
+        packet_out = "in_port=1,packet=" + "fa163e000002" + "fa163e000001" + "0800" + "00" * 86 + ",actions=output:2"
+        address = f"unix:{switch.run_directory}/br-rates.mgmt"
+        for _ in range(3):
+            switch.call("ovs-ofctl", "-O", "OpenFlow14", "packet-out", address, packet_out)
+        counted = real.read_port_counters("br-rates")
+        assert counted[2][:4] == (300, 0, 3, 0)
+        assert counted.keys() == {1, 2}
+    finally:
+        switch.vsctl("del-br", "br-rates")

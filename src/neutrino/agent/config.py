@@ -164,6 +164,14 @@ AGENT = [
     cfg.FloatOpt("report_interval", default=30, min=0, help="Seconds between reports to the server; 0: none."),
     cfg.BoolOpt("log_agent_heartbeats", default=False, help="Make the server log each report."),
     cfg.FloatOpt("quitting_rpc_timeout", default=10, min=0, help="Seconds to complete running work at a stop."),
+    cfg.IntOpt(
+        "rates_interval",
+        default=30,
+        min=0,
+        max=3600,
+        help="Seconds between reports of what ports and tunnels have counted, from which the API has rates; 0: none. The "
+        "server keeps one report of 15 seconds.",
+    ),
     cfg.FloatOpt(
         "check_interval", default=5, min=0.1, help="Seconds between comparisons of the number of flows of each bridge."
     ),

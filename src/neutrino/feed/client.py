@@ -34,6 +34,7 @@ from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import AgentState, shortened
 from neutrino.model.kinds import KINDS, Kind
 from neutrino.model.objects import Object
+from neutrino.model.rates import Counted
 from neutrino.model.routing import MeteredTraffic
 from neutrino.tls import ClientContext
 
@@ -278,6 +279,10 @@ class FeedClient:
     def traffic(self, counters: Sequence[MeteredTraffic], *, granular: bool) -> None:
         """All metering counters of this host."""
         self._report(_TRAFFIC, m.Traffic(counters=tuple(counters), granular=granular))
+
+    def rates(self, seconds: int, ports: Mapping[str, Counted], tunnels: Mapping[str, Counted]) -> None:
+        """What ports and tunnels have counted; it replaces an earlier report that was not sent yet."""
+        self._report(("rates",), m.Rates(seconds=seconds, ports=dict(ports), tunnels=dict(tunnels)))
 
     @property
     def is_traffic_acknowledged(self) -> bool:

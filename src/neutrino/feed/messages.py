@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from neutrino.model.agents import AgentState
+from neutrino.model.rates import Counted
 from neutrino.model.routing import MeteredTraffic
 from neutrino.model.state import Member
 
@@ -121,6 +122,14 @@ class Traffic(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="tr
     granular: bool = False
 
 
+class Rates(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="rates"):
+    """What ports (by id) and tunnels (by address of the other host) have counted within so many seconds, if anything."""
+
+    seconds: int
+    ports: dict[str, Counted] = msgspec.field(default_factory=dict)
+    tunnels: dict[str, Counted] = msgspec.field(default_factory=dict)
+
+
 class ErrorMessage(HostReport, frozen=True, kw_only=True, omit_defaults=True, tag="error"):
     """An object could not be applied, or a message was invalid (then without an object)."""
 
@@ -215,7 +224,7 @@ class Query(Message, frozen=True, kw_only=True, omit_defaults=True, tag="query")
     seconds: float = 5.0
 
 
-HostMessage = Hello | Have | Report | PortUp | PortDown | PortReady | Status | Traffic | ErrorMessage | Answer
+HostMessage = Hello | Have | Report | PortUp | PortDown | PortReady | Status | Traffic | Rates | ErrorMessage | Answer
 ServerMessage = Welcome | Refused | Put | Gone | Members | Entries | Synced | Ack | ErrorMessage | Query
 
 

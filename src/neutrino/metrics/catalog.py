@@ -166,6 +166,42 @@ DHCP_REQUESTS: Final = Counter(
     (AGENT,),
     ("ip_version",),
 )
+PORT_BYTES: Final = Counter(
+    "neutrino_agent_port_bytes_total",
+    "Bytes of ports of this host since the agent's start, to the instance or router (in) and from it (out).",
+    (AGENT,),
+    ("port", "direction"),
+)
+PORT_PACKETS: Final = Counter(
+    "neutrino_agent_port_packets_total",
+    "Packets of ports of this host since the agent's start, to the instance or router (in) and from it (out).",
+    (AGENT,),
+    ("port", "direction"),
+)
+PORT_DROPS: Final = Counter(
+    "neutrino_agent_port_drops_total",
+    "Dropped packets of ports of this host since the agent's start, to the instance or router (in) and from it (out).",
+    (AGENT,),
+    ("port", "direction"),
+)
+TUNNEL_BYTES: Final = Counter(
+    "neutrino_agent_tunnel_bytes_total",
+    "Bytes of tunnels since the agent's start, from the other host (in) and to it (out).",
+    (AGENT,),
+    ("remote", "direction"),
+)
+TUNNEL_PACKETS: Final = Counter(
+    "neutrino_agent_tunnel_packets_total",
+    "Packets of tunnels since the agent's start, from the other host (in) and to it (out).",
+    (AGENT,),
+    ("remote", "direction"),
+)
+TUNNEL_DROPS: Final = Counter(
+    "neutrino_agent_tunnel_drops_total",
+    "Dropped packets of tunnels since the agent's start, from the other host (in) and to it (out).",
+    (AGENT,),
+    ("remote", "direction"),
+)
 METADATA_REQUESTS: Final = Counter(
     "neutrino_agent_metadata_requests_total",
     "Metadata requests of instances, by class of the status.",

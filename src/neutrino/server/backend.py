@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from neutrino.configuration.options import Configuration
-from neutrino.feed.messages import Traffic
+from neutrino.feed.messages import Rates, Traffic
 from neutrino.model.objects import Values
 from neutrino.server import config, features
 from neutrino.server.dhcp.scheduler import DhcpScheduler, build_dhcp
@@ -99,4 +99,9 @@ def host_reports(backend: Backend) -> Reports:
         for one in of_features:
             one.traffic(host, message)
 
-    return Reports(services.registry, reported, ports, statuses, settle, OpenQueries(services.db).take_answer, traffic)
+    def rates(reports: Sequence[tuple[str, Rates]]) -> None:
+        for one in of_features:
+            one.rates(reports)
+
+    take_answer = OpenQueries(services.db).take_answer
+    return Reports(services.registry, reported, ports, statuses, settle, take_answer, traffic, rates)

@@ -31,7 +31,7 @@ from neutrino.server.access.sharing import Shareable
 from neutrino.server.api.definition import Extension
 from neutrino.server.feed.declarations import Feed, Sources, assemble
 from neutrino.server.feed.kinds import CORE
-from neutrino.server.feed.reports.reports import PortReports, TakeStatus, TakeTraffic
+from neutrino.server.feed.reports.reports import PortReports, TakeRates, TakeStatus, TakeTraffic
 from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.ml2.attributes import NetworkAttributes, PortAttributes
 from neutrino.server.ml2.operations import ClosingHook
@@ -72,6 +72,7 @@ class HostReports:
     statuses: Mapping[str, TakeStatus] = field(default_factory=dict)  # by kind
     ports: Callable[[PortReports], PortReports] = lambda others: others  # takes the reports on ports, or passes them on
     traffic: TakeTraffic = lambda host, message: None
+    rates: TakeRates = lambda reports: None
     settle: Callable[[], object] = lambda: None  # catches up with what the reports have changed
 
 

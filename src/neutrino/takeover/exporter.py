@@ -30,6 +30,7 @@ OWN_TABLES: Final = frozenset(
     {
         *("changes", "change_head", "quota_usages", "host_credentials", "host_queries", "server_processes", "journal"),
         *("segment_range_writes", "takeovers", "metering_totals", "firewall_group_hosts", "dns_records", "dns_callers"),
+        "host_rates",
     }
 )
 Changes = Mapping[str, Sequence[object]]  # the keys of the objects that differ, by family

@@ -18,6 +18,7 @@ from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.hybrid.render import NFLOG_GROUP
 from neutrino.agent.l2.packet_logger import PacketLogger
 from neutrino.agent.l2.packets import CONTROLLER_ID, COPIED_BYTES
+from neutrino.agent.l2.rates import RateReporter
 from neutrino.agent.l2.reconciler import Reconciler
 from neutrino.agent.l2.role import L2Role
 from neutrino.agent.runtime.context import RoleContext
@@ -70,6 +71,9 @@ def build(context: RoleContext) -> L2Role:
         extensions=extensions,
         foreign=guarded.removable,
     )
+    rates = RateReporter(
+        context.feed, options, context.switch.ovsdb, guarded.openflow, float(conf.agent.rates_interval)
+    )
     return L2Role(
         context.feed,
         reconciler,
@@ -82,6 +86,7 @@ def build(context: RoleContext) -> L2Role:
         port_holds=context.port_holds,
         kinds=frozenset().union(*(extension.kinds for extension in extensions)),
         read_foreign=lambda: {} if FOREIGN_FLOWS in context.guard.ignored else guarded.read().foreign,
+        rates=rates,
         read_links=links.reader(options, context.switch.ovsdb, RealNetlink()),
         packet_logger=PacketLogger(
             PacketIns(run_directory, CONTROLLER_ID),

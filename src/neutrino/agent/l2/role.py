@@ -21,6 +21,7 @@ from neutrino.agent.l2.links import Link
 from neutrino.agent.l2.links import described as described_links
 from neutrino.agent.l2.migrations import Migrations
 from neutrino.agent.l2.packet_logger import PacketLogger
+from neutrino.agent.l2.rates import RateReporter
 from neutrino.agent.l2.reconciler import Outcome, Reconciler, ReconcilerView
 from neutrino.agent.l2.statistics import PacketCounts, statistics
 from neutrino.agent.runtime.context import Intervals, PortHolds
@@ -67,6 +68,7 @@ class L2Role:
     packet_logger: PacketLogger | None = None
     read_foreign: Callable[[], Mapping[str, Sequence[Flow]]] = dict  # flows of others that are left alone, by bridge
     read_links: Callable[[], tuple[Link, ...]] = lambda: ()
+    rates: RateReporter | None = None
 
     def __post_init__(self) -> None:
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
@@ -136,6 +138,8 @@ class L2Role:
             yield catalog.FLOWS, (bridge,), number
         for link in self._links:
             yield catalog.LINK_UP, (link.device, link.use), float(link.is_up)
+        if self.rates is not None:
+            yield from self.rates.measures()
         for version, flows in self.reconciler.tables.dhcp_requests().items():
             self._dhcp_requests[version].read(flows)
         for version, counts in self._dhcp_requests.items():
@@ -181,6 +185,8 @@ class L2Role:
             group.create_task(self._repair_drift())
             group.create_task(self._flush_megaflows())
             group.create_task(self._follow_links())
+            if self.rates is not None:
+                group.create_task(self.rates.run())
             if self.packet_logger is not None:
                 group.create_task(
                     self.packet_logger.run(self.bridge, lambda: self.reconciler.applied, self._starts.more_than)

@@ -10,6 +10,7 @@ import msgspec
 from neutrino.agent.runtime.measures import Measure
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import DATAPLANE, HELD, PROBLEMS, TAKEOVER, AgentState, shortened
+from neutrino.model.rates import Counted
 from neutrino.model.routing import MeteredTraffic
 from neutrino.model.takeover import Compared
 
@@ -37,6 +38,8 @@ class RoleFeed(Protocol):
     def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "", role: str = "") -> None: ...
 
     def traffic(self, counters: Sequence[MeteredTraffic], *, granular: bool) -> None: ...
+
+    def rates(self, seconds: int, ports: Mapping[str, Counted], tunnels: Mapping[str, Counted]) -> None: ...
 
     @property
     def is_traffic_acknowledged(self) -> bool: ...

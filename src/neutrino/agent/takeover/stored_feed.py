@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from neutrino.feed.state import State
 from neutrino.model.kinds import Kind
+from neutrino.model.rates import Counted
 from neutrino.model.routing import MeteredTraffic
 
 
@@ -35,5 +36,7 @@ class StoredFeed:
     def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "", role: str = "") -> None: ...
 
     def traffic(self, counters: Sequence[MeteredTraffic], *, granular: bool) -> None: ...
+
+    def rates(self, seconds: int, ports: Mapping[str, Counted], tunnels: Mapping[str, Counted]) -> None: ...
 
     def error(self, kind: str, key: str, text: str) -> None: ...

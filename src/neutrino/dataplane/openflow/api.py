@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
 from neutrino.dataplane.openflow.text import canonical_actions, canonical_match
+from neutrino.model.rates import Counted
 
 FlowKey = tuple[int, int, str]
 # The upper half of a cookie marks a flow as ours, the lower half is a checksum of its owner's name: an agent without
@@ -142,6 +143,10 @@ class OpenFlow(Protocol):
 
     def count_packets(self, bridge: str, match: str, tables: Collection[int]) -> dict[str, PacketCount]:
         """What flows of these tables have counted, of those with this match or a narrower one, by the flow's text."""
+        ...
+
+    def read_port_counters(self, bridge: str) -> dict[int, Counted]:
+        """What the bridge's ports have counted, by number; `out` is what the switch has received from a port."""
         ...
 
     def apply_flows(self, bridge: str, *, add: Iterable[Flow], delete: Iterable[Flow]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from neutrino.dataplane.openflow import api, meters
 from neutrino.dataplane.program import ProgramError, run_program
 from neutrino.dataplane.protocols.unixctl import ControlError, control_connection
+from neutrino.model.rates import Counted
 
 # The first version with bundles. One version for all commands: dumps of another version spell flows differently.
 _VERSION = "OpenFlow14"
@@ -22,6 +23,14 @@ _PACKETS = re.compile(
     r"duration=(?P<seconds>[\d.]+)s, table=(?P<table>\d+), n_packets=(?P<packets>\d+), n_bytes=\d+, "
     r"(?:\w+_age=\d+, )*(?P<match>.*) actions="
 )
+# port  1: rx pkts=2, bytes=140, drop=0, errs=0, frame=0, over=0, crc=0
+#          tx pkts=8, bytes=648, drop=0, errs=0, coll=0
+# `?` where the device has no such counter. `LOCAL` is the bridge's own device.
+_PORT = re.compile(
+    r"port +(?P<number>\d+): rx pkts=(?P<rx>\S+), bytes=(?P<rx_bytes>\S+), drop=(?P<rx_drop>\S+), .*\n"
+    r" *tx pkts=(?P<tx>\S+), bytes=(?P<tx_bytes>\S+), drop=(?P<tx_drop>\S+),"
+)
+_PORT_COUNTERS = ("tx_bytes", "rx_bytes", "tx", "rx", "tx_drop", "rx_drop")  # in the order of Counted
 _COUNT = re.compile(r"flow_count=(\d+)")
 # nd_ext (IPv6 ND Extension) : [run time]:false, [boot time]:true
 _ND_EXTENSION = re.compile(r"^nd_ext .*\[run time\]:true", re.MULTILINE)
@@ -61,6 +70,13 @@ class OvsOfctl:
             f"{one['table']} {one['match']}": api.PacketCount(int(one["packets"]), float(one["seconds"]))
             for line in output.splitlines()
             if (one := _PACKETS.search(line)) is not None and int(one["table"]) in tables
+        }
+
+    def read_port_counters(self, bridge: str) -> dict[int, Counted]:
+        output = self._run(["dump-ports", self._address(bridge)])
+        return {
+            int(one["number"]): Counted(*(int(one[name]) if one[name].isdigit() else 0 for name in _PORT_COUNTERS))
+            for one in _PORT.finditer(output)
         }
 
     def apply_flows(self, bridge: str, *, add: Iterable[api.Flow], delete: Iterable[api.Flow]) -> None:

@@ -381,6 +381,11 @@ def _server_operations() -> Iterator[tuple[tuple[str, str], Json]]:
         ],
     )
     yield _operation("GET", f"{PREFIX}/status", "Servers, hosts, problems and counts", _object(status=OBJECT))
+    asked = [
+        _query(name, _array(STRING), "Whose rates; one of the three.") for name in ("port_id", "router_id", "host")
+    ]
+    rates = _object(columns=_array(STRING), rates=_array(OBJECT), tunnels=_array(OBJECT))
+    yield _operation("GET", f"{PREFIX}/rates", "Rates of ports, routers or of a host", rates, parameters=asked)
     known = [_query(part, STRING, "The edition that the caller has of this part.") for part in ("problems", "hosts")]
     yield _operation("GET", f"{PREFIX}/health", "Problems and hosts", _object(health=OBJECT), parameters=known)
     yield _operation("GET", f"{PREFIX}/hosts/{{key}}", "A host with its problems and tunnels", _object(host=OBJECT))

@@ -3,7 +3,7 @@
 A report goes into one of three lanes, which are written independently:
 
 - heartbeats: the states of agents, so that no other report can make an agent look dead;
-- bulk: metering counters, of which one report may have tens of thousands;
+- bulk: counters of metering labels, ports and tunnels, of which one report may have tens of thousands;
 - the others, such as the status of ports.
 
 In each lane what arrives during a write is written together in the next one, of each host at most SHARE reports, host by
@@ -20,7 +20,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from neutrino.feed.messages import HostReport, Report, Traffic
+from neutrino.feed.messages import HostReport, Rates, Report, Traffic
 from neutrino.server import errors
 
 SHARE: Final = 100  # reports of one host in one write
@@ -169,6 +169,6 @@ class ReportLanes:
         match report:
             case Report():
                 return self._heartbeats
-            case Traffic():
+            case Traffic() | Rates():
                 return self._bulk
         return self._others

@@ -19,6 +19,7 @@ from neutrino.feed.messages import (
     PortDown,
     PortReady,
     PortUp,
+    Rates,
     Report,
     Status,
     Traffic,
@@ -33,6 +34,7 @@ LOG = logging.getLogger(__name__)
 AGENTS_PER_TRANSACTION = 200
 HOST_SECONDS = 0.5  # of one write for the reports of one host; the others are left for the next one
 TakeStatus = Callable[[str, Status], object]  # takes the host and its message
+TakeRates = Callable[[Sequence[tuple[str, Rates]]], object]  # takes what several hosts have counted
 TakeTraffic = Callable[[str, Traffic], object]  # takes the host and the counters of its routers
 
 
@@ -61,17 +63,21 @@ class Reports:
     settle: Callable[[], object] = lambda: None  # catches up with what the reports have changed
     answered: Callable[[str, Answer], object] = lambda host, answer: None  # takes the answers to queries
     traffic: TakeTraffic = lambda host, message: None
+    rates: TakeRates = lambda reports: None
     clock: Callable[[], float] = time.monotonic
 
     def write(self, batch: Sequence[HostReports]) -> list[list[str]]:
         """Write reports, each host's in its order; for each the reason of a refusal, or an empty text.
 
-        Agent states of all hosts are written together, and so are consecutive `port_up` messages. Of a host whose time is
-        up the later ones are not written, and have no answer.
+        Agent states and rates of all hosts are written together, and so are consecutive `port_up` messages. Of a host whose
+        time is up the later ones are not written, and have no answer.
         """
         every = [(host, message) for host, messages in batch for message in messages]
         refusals = self._write_states([message for _, message in every if isinstance(message, Report)])
-        left = self._write_others([(host, message) for host, message in every if not isinstance(message, Report)])
+        if rates := [(host, message) for host, message in every if isinstance(message, Rates)]:
+            self.rates(rates)
+        others = [(host, message) for host, message in every if not isinstance(message, Report | Rates)]
+        left = self._write_others(others)
         return [
             [
                 refusals.get(host, "") if isinstance(m, Report) else ""

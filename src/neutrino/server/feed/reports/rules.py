@@ -20,6 +20,7 @@ from neutrino.feed.messages import (
     PortDown,
     PortReady,
     PortUp,
+    Rates,
     Report,
     Status,
     Traffic,
@@ -27,6 +28,7 @@ from neutrino.feed.messages import (
 from neutrino.model import roles as role
 from neutrino.model.addresses import tunnel_address_fault
 from neutrino.model.agents import AgentState
+from neutrino.model.rates import MAX_COUNTED, MAX_PORTS, MAX_SECONDS, MAX_TUNNELS
 
 MAX_STATES: Final = len(role.AGENT_TYPES)
 MAX_ID: Final = 36  # a UUID, and the columns of ids
@@ -161,6 +163,8 @@ def _needed_roles_and_fault(message: HostReport, statuses: Statuses) -> tuple[fr
             return frozenset({message.role}) if message.role in reporters else reporters, fault
         case Traffic():
             return frozenset({role.L3}), _traffic(message)
+        case Rates():
+            return frozenset({role.L2}), _rates(message)
         case Answer():
             return frozenset(), _id(message.id) or _answer(message)
         case ErrorMessage():
@@ -187,6 +191,18 @@ def _traffic(message: Traffic) -> str:
         if fault := next(filter(None, faults), ""):
             return f"counters: {fault}"
     return ""
+
+
+def _rates(message: Rates) -> str:
+    if not 1 <= message.seconds <= MAX_SECONDS:
+        return f"seconds: a number from 1 to {MAX_SECONDS} is needed"
+    if len(message.ports) > MAX_PORTS or len(message.tunnels) > MAX_TUNNELS:
+        return f"at most {MAX_PORTS} ports and {MAX_TUNNELS} tunnels are allowed"
+    for counted in (*message.ports.values(), *message.tunnels.values()):
+        if min(counted) < 0 or max(counted) > MAX_COUNTED:
+            return f"counters: numbers from 0 to {MAX_COUNTED} are needed"
+    fault = next(filter(None, map(_id, message.ports)), "")
+    return fault or next(filter(None, map(tunnel_address_fault, message.tunnels)), "")
 
 
 def _answer(message: Answer) -> str:

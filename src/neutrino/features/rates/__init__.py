@@ -1,0 +1,1 @@
+"""Rates and drops of ports, routers and tunnels."""
