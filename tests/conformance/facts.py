@@ -20,7 +20,7 @@ from tests.conformance.neutron_facts import NEUTRON
 CORE = ("network", "subnet", "subnetpool", "port")  # resources of every server, without an extension
 
 # What Neutron does not have: extensions and collections of our own.
-OWN_ALIASES = frozenset({"trace"})
+OWN_ALIASES = frozenset({"rates", "trace"})
 OWN_COLLECTIONS = frozenset({"traces", "changes"})
 
 DECIDED = "decided by the server"

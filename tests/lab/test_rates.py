@@ -10,8 +10,9 @@ from neutrino.lab.api_client import Object
 from tests.support.lab import wait_until
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests
+from tests.support.lab_kinds import LabKind
 from tests.support.metrics import parse
-from tests.support.routing_lab import tenant_network, wait_until_no_drift, wait_until_reachable
+from tests.support.routing_lab import tenant_network, wait_until_reachable
 
 HOSTS = ("h1", "h2")
 PINGS, PAYLOAD = 400, 1000
@@ -19,18 +20,15 @@ FRAME = PAYLOAD + 28 + 14  # with the headers of ICMP, IPv4 and Ethernet
 SENT = PINGS * FRAME
 SECONDS = 15  # between reports: the shortest of which the server keeps all
 LONG = 60
+LAB = LabKind(hosts=2, roles=("l2",), agent=f"[agent]\nrates_interval = {SECONDS}\n")
 
 
 @pytest.fixture(scope="module")
 def guests(lab: Lab) -> list[Guest]:
-    """Instances on two hosts, whose agents report as often as the server keeps reports."""
+    """Instances on two hosts."""
     group, _ = make_group(lab, "open", *EVERYTHING)
     network = tenant_network(lab, "blue", 1)
     made = make_guests(lab, *(Spec(f"on-{host}", network, host, [group]) for host in HOSTS))
-    for host in HOSTS:
-        lab.stop_agent(host)
-        lab.start_agent(host, {"agent": {"rates_interval": str(SECONDS)}})
-        wait_until_no_drift(lab, host)
     wait_until_reachable(lab, made[0].name, made[1].addresses[4])
     return made
 

@@ -54,6 +54,7 @@ from tests.conformance.probes.ports import (
     mirrored_port,
     new_mac,
     no_multicast_pair,
+    series_of_a_port,
     subports,
     tapped_port,
     templates_of_rules,
@@ -90,6 +91,7 @@ PROBES: dict[str, Probe] = {
     "dns-integration-domain-keywords": domain_keywords,
     "quota-check-limit-default": quota_checked_unasked,
     "trunk": subports,
+    "rates": series_of_a_port,
     "trace": traced_packet,
     "port-device-profile": given_to_a_port("device_profile", "fpga"),
     "port-hardware-offload-type": given_to_a_port(

@@ -91,6 +91,13 @@ def mac_of_card(server: LiveServer, shown: Shown) -> None:
     assert created_port(server, shown, **card)["mac_address"] == "3c:fd:fe:00:00:09"
 
 
+def series_of_a_port(server: LiveServer, shown: Shown) -> None:
+    """No host reports here: the port is known, and has no samples."""
+    port = server.ask("GET", "/v2.0/ports")["ports"][0]
+    found = server.ask("GET", f"/v2.0/rates?port_id={port['id']}")["rates"]
+    assert found == [{"port_id": port["id"], "samples": []}]
+
+
 def traced_packet(server: LiveServer, shown: Shown) -> None:
     port = server.ask("POST", "/v2.0/ports", {"port": {"network_id": shown["networks"]["id"]}})["port"]
     body = {"trace": {"source_port_id": port["id"], "destination_address": "198.51.100.1"}}

@@ -160,8 +160,10 @@ def _parse(pairs: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
         if "\x00" in value or len(value) > 255:
             raise errors.HTTPBadRequest(f"Invalid input for {name}: it is too long, or has a NUL.")
         values.setdefault(name, []).append(value.lower() if name != HOST else value)
-    if len(values) != 1:
-        raise errors.HTTPBadRequest(f"One of {PORT}, {ROUTER} and {HOST} is needed.")
+    if len(values) > 1:
+        raise errors.HTTPBadRequest(f"{PORT}, {ROUTER} and {HOST} exclude each other.")
+    if not values:
+        return PORT, []  # nothing is asked for
     ((name, keys),) = values.items()
     keys = list(dict.fromkeys(keys))
     if len(keys) > (1 if name == HOST else MAX_IDS):
