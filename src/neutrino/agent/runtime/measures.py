@@ -40,6 +40,8 @@ def watch(client: FeedClient, roles: Sequence[Measured]) -> None:
             catalog.LINK_UP,
         ),
         *(catalog.FLOWS, catalog.DAEMONS, catalog.HA_ROUTERS, catalog.DHCP_REQUESTS, catalog.METADATA_REQUESTS),
+        *(catalog.PORT_BYTES, catalog.PORT_PACKETS, catalog.PORT_DROPS),
+        *(catalog.TUNNEL_BYTES, catalog.TUNNEL_PACKETS, catalog.TUNNEL_DROPS),
         *(catalog.COMPARED_AT, catalog.COMPARED_PACKETS, catalog.COMPARED_DIFFERENCES, catalog.COMPARED_CHANGES),
     ):
         one.watch(partial(snapshot.of, one))

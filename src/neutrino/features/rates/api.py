@@ -64,7 +64,7 @@ class RatesApi:
                     answer = {"rates": self._of_routers(connection, authorizer, context, keys)}
                 else:
                     answer = {"rates": self._of_ports(connection, authorizer, context, keys)}
-            return Reply(200, {"columns": COLUMNS, **answer}, compressible=True)
+            return Reply(200, {"columns": COLUMNS, "tunnels": [], **answer}, compressible=True)
 
         return [Route("GET", f"{PREFIX}/rates", index)]
 
