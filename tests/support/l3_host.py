@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from neutrino.dataplane.conntrack.api import Connection, ConntrackFlush, transla
 from neutrino.dataplane.ovsdb.api import SetBridge
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import L3, PROBLEMS, AgentState
+from neutrino.model.rates import Counted
 from neutrino.model.routing import MeteredTraffic, Router
 from tests.fakes.netlink import FakeNetlink
 from tests.fakes.nft import FakeNft
@@ -49,6 +50,8 @@ class Feed:
     def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "", role: str = "") -> None:
         self.statuses.append((kind, key, status))
         self.status_details.append((revision, reason))
+
+    def rates(self, seconds: int, ports: Mapping[str, Counted], tunnels: Mapping[str, Counted]) -> None: ...
 
     def traffic(self, counters: Sequence[MeteredTraffic], *, granular: bool) -> None:
         self.reported.append(tuple(counters))

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from neutrino.dataplane.process.real import RealProcesses
 from neutrino.feed.state import State, StateChange
 from neutrino.model.agents import METADATA, AgentState
 from neutrino.model.dhcp import OWNER, DhcpNetwork, DhcpPort, device_id
+from neutrino.model.rates import Counted
 from neutrino.model.routing import MeteredTraffic, Router, RouterAddress, RouterInterface
 from neutrino.model.state import FixedIp, Object, Subnet
 from tests.support.nova_metadata import NovaMetadata
@@ -68,6 +69,8 @@ class Feed:
         self.ready.append((port_id, revision))
 
     def status(self, kind: str, key: str, status: str, revision: int = 0, reason: str = "", role: str = "") -> None: ...
+
+    def rates(self, seconds: int, ports: Mapping[str, Counted], tunnels: Mapping[str, Counted]) -> None: ...
 
     def traffic(self, counters: Sequence[MeteredTraffic], *, granular: bool) -> None: ...
 

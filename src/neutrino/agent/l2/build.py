@@ -71,7 +71,7 @@ def build(context: RoleContext) -> L2Role:
         extensions=extensions,
         foreign=guarded.removable,
     )
-    rates = RateReporter(
+    rate_reporter = RateReporter(
         context.feed, options, context.switch.ovsdb, guarded.openflow, float(conf.agent.rates_interval)
     )
     return L2Role(
@@ -86,7 +86,7 @@ def build(context: RoleContext) -> L2Role:
         port_holds=context.port_holds,
         kinds=frozenset().union(*(extension.kinds for extension in extensions)),
         read_foreign=lambda: {} if FOREIGN_FLOWS in context.guard.ignored else guarded.read().foreign,
-        rates=rates,
+        rates=rate_reporter,
         read_links=links.reader(options, context.switch.ovsdb, RealNetlink()),
         packet_logger=PacketLogger(
             PacketIns(run_directory, CONTROLLER_ID),
