@@ -129,7 +129,7 @@ def switch(**tables: Any) -> dict[str, list[dict[str, Any]]]:
 def of_switch(
     check: Callable[[Subject], Iterable[Finding]], patch: pytest.MonkeyPatch, subject: Subject, **tables: Any
 ) -> list[Finding]:
-    patch.setattr(openvswitch, "select", lambda address, wanted: switch(**tables))
+    patch.setattr(openvswitch, "select", lambda address, wanted, **_: switch(**tables))
     patch.setattr(openvswitch, "switch_error", lambda directory: "")
     return list(check(subject))
 
@@ -145,7 +145,7 @@ def of_tunnel(patch: pytest.MonkeyPatch, directory: Path, *counters: dict[str, i
     patch.setattr(
         openvswitch,
         "select",
-        lambda address, wanted: switch(Interface=[tunnel(statistics={"rx_packets": 9, **next(answers)})]),
+        lambda address, wanted, **_: switch(Interface=[tunnel(statistics={"rx_packets": 9, **next(answers)})]),
     )
     return list(openvswitch.tunnels(support.host(directory)))
 
@@ -286,7 +286,7 @@ def unknown_datapath(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Fin
 
 
 def vswitchd_down(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Finding]:
-    patch.setattr(openvswitch, "select", lambda address, wanted: switch())
+    patch.setattr(openvswitch, "select", lambda address, wanted, **_: switch())
     return openvswitch.openvswitch(support.host(directory))
 
 
@@ -651,7 +651,7 @@ def test_a_problem_is_declared_once() -> None:
 
 def test_a_healthy_host_has_no_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent, "NAMESPACES", str(tmp_path / "none"))
-    monkeypatch.setattr(openvswitch, "select", lambda address, wanted: switch(Interface=[tunnel(ofport=3)]))
+    monkeypatch.setattr(openvswitch, "select", lambda address, wanted, **_: switch(Interface=[tunnel(ofport=3)]))
     monkeypatch.setattr(openvswitch, "switch_error", lambda directory: "")
     monkeypatch.setattr("neutrino.agent.main.find", lambda files, seconds: ([Drift("l2")], True))
     subject = cached(support.host(tmp_path), *peers("192.0.2.2", "192.0.2.3"))
@@ -802,7 +802,7 @@ def test_an_ovsdb_answer_in_pieces(tmp_path: Path) -> None:
     with answering(tmp_path / "db.sock", refusal), pytest.raises(NotReachable, match="unknown table"):
         select(f"unix:{tmp_path}/db.sock", {"Bridge": ("name",)})
     with pytest.raises(NotReachable, match="neither unix"):
-        select("ssl:127.0.0.1:6640", {})
+        select("ptcp:6640:127.0.0.1", {})
 
 
 @pytest.mark.parametrize("text,expected", [("Dnsmasq version 2.90", "2.90"), ("v1.0.6 (x 9.9)", "1.0.6"), ("none", "")])
