@@ -23,6 +23,7 @@ from tests.support.rack import DRIVERS
 
 NODE = "4d1b5a3e-2d43-4c4e-9d0f-5b5a0c9a7a51"
 VLAN = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
+OTHER = {"provider:network_type": "vlan", "provider:physical_network": "physnet2", "provider:segmentation_id": 150}
 LINKS = {"local_link_information": [{"switch_info": "leaf1", "switch_id": "02:00:00:00:77:01", "port_id": "swp7"}]}
 
 
@@ -49,7 +50,7 @@ def server(another_server: Callable[..., Server], drivers: None, path: Path) -> 
     made: Server = another_server(
         {
             "ml2": {"mechanism_drivers": "openvswitch,baremetal"},
-            "ml2_type_vlan": {"network_vlan_ranges": "physnet1:100:199"},
+            "ml2_type_vlan": {"network_vlan_ranges": "physnet1:100:199,physnet2:100:199"},
             "networking_baremetal": {"enabled_devices": "leaf1"},
             "leaf1": {
                 "driver": "recorder",
@@ -90,6 +91,21 @@ def test_a_bare_metal_port_becomes_active(admin: Api, server: Server, path: Path
     admin.delete(f"/ports/{port['id']}").expect(204)
     admin.delete(f"/networks/{network['id']}").expect(204)
     assert log(path)[-2:] == [("delete_port", vlan, ["swp7"]), ("delete_network", vlan)]
+
+
+def test_a_node_has_an_address_of_its_segment(admin: Api, server: Server) -> None:
+    """On a routed network, by the physical network that is reported of the node."""
+    report(server, "physnet1")
+    network = admin.network(segments=[{**VLAN, "provider:segmentation_id": 150}, {**OTHER}])
+    segments = {one["physical_network"]: one["id"] for one in admin.get("/segments").body["segments"]}
+    for number, name in enumerate(segments):
+        admin.subnet(network, cidr=f"192.0.{number}.0/24", segment_id=segments[name], enable_dhcp=False)
+    port = admin.port(network, **{"binding:vnic_type": "baremetal"})
+    assert port["fixed_ips"] == []
+    bound = admin.as_service().change("port", port["id"], **{"binding:host_id": NODE, "binding:profile": LINKS})
+    (fixed,) = bound["fixed_ips"]
+    assert admin.show("subnet", fixed["subnet_id"])["segment_id"] == segments["physnet1"]
+    assert bound["binding:vif_type"] == "other"
 
 
 @pytest.mark.parametrize("networks", [(), ("physnet2",)], ids=["no physical network", "another physical network"])

@@ -220,6 +220,30 @@ def test_a_postcommit_that_hangs_is_given_up(admin: Api, server: Server, caplog:
     assert f"driver fabric_leaf, update_port_postcommit of {port['id']} has not returned" in caplog.text
 
 
+@pytest.mark.parametrize("how", ["raise", "hang"])
+def test_a_driver_that_does_not_initialise_is_tried_again_unless_it_hangs(
+    another_server: Callable[..., Server],
+    drivers: None,
+    tmp_path: Path,
+    how: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (tmp_path / "log.how").write_text(how)
+    server = another_server(settings(tmp_path, "fabric_starting,openvswitch", driver_timeout="1"))
+    server.core.begin()
+    assert "mechanism driver fabric_starting is not initialised" in caplog.text
+    api = Api(server.app).as_admin()
+    refused = api.post("/networks", {"network": {"name": "n"}}).refused(409, "MechanismDriverError")
+    assert "fabric_starting" in refused.message
+    assert api.get("/networks").body["networks"] == []
+    (tmp_path / "log.how").unlink()
+    if how == "raise":
+        api.network()
+        assert log(tmp_path, method="create_network_postcommit", name="starting")
+    else:
+        assert len(log(tmp_path, name="starting")) == 1, "never a second call beside one that has not returned"
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "message"),
     [

@@ -18,6 +18,7 @@ L3: Final = "L3 agent"
 METADATA: Final = "Metadata agent"
 NIC_SWITCH: Final = "NIC Switch agent"
 BGP: Final = "BGP dynamic routing agent"
+BARE_METAL: Final = "Baremetal Node"  # a node of Ironic's: no agent of ours reports it
 AGENT_TYPES: Final = (OVS, DHCP, L3, METADATA, NIC_SWITCH, BGP)
 
 # --- keys of `configurations` that agents write and the server or other agents read -----------------------------------

@@ -8,6 +8,7 @@ and fail, hang or use unknown parts on request, by the port's name.
 import json
 import os
 import threading
+from pathlib import Path
 from types import MappingProxyType
 
 from neutron.db import provisioning_blocks, segments_db
@@ -172,3 +173,19 @@ class Leaf(api.MechanismDriver):
             n_context.get_admin_context().session.begin()
         if port["name"] == f"unknown-{method}":
             directory.get_plugin().sync_everything()
+
+
+class Starting(api.MechanismDriver):
+    """Fails to initialise while a file says so."""
+
+    def initialize(self):
+        how = Path(cfg.CONF.fabric.path + ".how")
+        wanted = how.read_text() if how.exists() else ""
+        log(method="initialize", name="starting", how=wanted)
+        if wanted == "raise":
+            raise RuntimeError("no answer from the controller")
+        if wanted == "hang":
+            threading.Event().wait(60)
+
+    def create_network_postcommit(self, context):
+        log(method="create_network_postcommit", name="starting")

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from neutrino.features.baremetal.ironic import NodePort, ReadPorts, Unavailable
-from neutrino.model.agents import BRIDGE_MAPPINGS, LOG_AGENT_HEARTBEATS, AgentState
+from neutrino.model.agents import BARE_METAL, BRIDGE_MAPPINGS, LOG_AGENT_HEARTBEATS, AgentState
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database, retried
 from neutrino.server.hosts.registry import Registry, timestamp
 
 LOG = logging.getLogger(__name__)
-AGENT_TYPE, BINARY, TOPIC = "Baremetal Node", "ironic-neutron-agent", "N/A"
+BINARY, TOPIC = "ironic-neutron-agent", "N/A"
 BATCH = 200  # nodes that one transaction reports
 FRESH = 0.7  # of the interval: a younger report of another process is enough
 
@@ -33,7 +33,7 @@ def states(ports: Iterable[NodePort]) -> list[AgentState]:
         if port.physical_network is not None:
             own[port.physical_network] = "yes"  # as ironic-neutron-agent reports it
     return [
-        AgentState(AGENT_TYPE, BINARY, node, TOPIC, configurations={BRIDGE_MAPPINGS: own, LOG_AGENT_HEARTBEATS: False})
+        AgentState(BARE_METAL, BINARY, node, TOPIC, configurations={BRIDGE_MAPPINGS: own, LOG_AGENT_HEARTBEATS: False})
         for node, own in sorted(mappings.items())
     ]
 
@@ -78,7 +78,7 @@ class NodeReporter:
         return True
 
     def _is_reported(self) -> bool:
-        last = max(self.registry.heartbeats(AGENT_TYPE), default="")
+        last = max(self.registry.heartbeats(BARE_METAL), default="")
         return last > timestamp(self.registry.clock() - FRESH * self.interval)
 
     def _forget(self, nodes: set[str]) -> None:
@@ -98,4 +98,4 @@ class NodeReporter:
                 tx.record("agent", key, deleted=True)
 
 
-_OURS = sa.and_(t.agents.c.agent_type == AGENT_TYPE, t.agents.c.binary == BINARY)
+_OURS = sa.and_(t.agents.c.agent_type == BARE_METAL, t.agents.c.binary == BINARY)

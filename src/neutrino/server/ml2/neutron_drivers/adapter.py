@@ -17,7 +17,7 @@ from oslo_config import cfg
 from neutrino.model.objects import Values
 from neutrino.server.ml2.driver_api import Bound, Continue, DriverContext, PortToBind, Segment
 from neutrino.server.ml2.neutron_drivers import callbacks, reading, runtime
-from neutrino.server.ml2.neutron_drivers.calls import run, run_bounded
+from neutrino.server.ml2.neutron_drivers.calls import Hanging, run, run_bounded
 from neutrino.server.ml2.neutron_drivers.contexts import (
     NetworkContext,
     PortContext,
@@ -46,7 +46,7 @@ class Adapted:
         self._class = driver_class
         self._seconds = float(conf.ml2.driver_timeout)
         self._made: Any = None
-        self._is_ready = False
+        self._is_ready = self._hangs = False
         self._lock = threading.Lock()
         self._server: runtime.Runtime | None = None
         self._publishes = False
@@ -89,7 +89,14 @@ class Adapted:
         """The driver itself, initialised."""
         with self._lock:
             if not self._is_ready:
-                run(self._call("initialize", "the process"), self._initialize)
+                call = self._call("initialize", "the process")
+                if self._hangs:  # it is ready if it returns one day; a second call beside it would do harm
+                    raise Hanging(f"{call} has not returned")
+                try:
+                    run_bounded(call, self._seconds, self._initialize)
+                except Hanging:
+                    self._hangs = True
+                    raise
             return self._made
 
     def _initialize(self) -> None:

@@ -16,7 +16,7 @@ from neutrino.model.objects import Object, Values
 from neutrino.server.ml2.driver_api import BoundLevel, DriverContext, DynamicSegments, PortToBind, Segment
 from neutrino.server.ml2.neutron_drivers import reading
 from neutrino.server.ml2.neutron_drivers.runtime import NotProvided
-from neutrino.server.ml2.segments import provider_attributes
+from neutrino.server.ml2.segments import NAMES, provider_attributes
 
 
 def segment_dict(segment: Segment, network_id: str) -> Object:
@@ -43,7 +43,8 @@ def network_as_neutron(values: Values, segments: Sequence[Segment]) -> Object:
     made = as_neutron(values)
     if "provider:network_type" not in made and segments:
         shown = [provider_attributes(segment) for segment in segments]
-        made |= shown[0] if len(shown) == 1 else {"segments": shown}
+        # Of several segments, drivers find no single type: null instead of an absent key, which some do not expect.
+        made |= shown[0] if len(shown) == 1 else {**dict.fromkeys(NAMES), "segments": shown}
     return made
 
 

@@ -19,6 +19,7 @@ from neutrino.server.ml2.segments import read_segments
 # What agents report of the physical networks of their hosts.
 MAPPINGS = ("bridge_mappings", "interface_mappings", "device_mappings")
 SWITCHES = (words.OVS, words.NIC_SWITCH)
+WITH_MAPPINGS = (*SWITCHES, words.BARE_METAL)
 
 
 def reached_segments(segments: Sequence[Segment], configurations: Sequence[Values]) -> frozenset[str]:
@@ -32,7 +33,7 @@ def reached_by_host(connection: Connection, registry: Registry, network_id: str,
     """The segments of the network that the host is connected to."""
     segments = read_segments(connection, [network_id])[network_id]
     agents = registry.agents_on(connection, host)
-    return reached_segments(segments, [a["configurations"] for a in agents if a["agent_type"] in SWITCHES])
+    return reached_segments(segments, [a["configurations"] for a in agents if a["agent_type"] in WITH_MAPPINGS])
 
 
 def usable_subnets(
