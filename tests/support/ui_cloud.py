@@ -53,6 +53,39 @@ def large_cloud(url: str, *, projects: int, networks: int) -> None:
         api.close()
 
 
+def huge_cloud(url: str, *, projects: int, networks: int, ports: int) -> str:
+    """So many projects, networks in each, and ports on all of them. The binding of one port fails, whose id it returns."""
+    first = Caller(url)
+    first.create("network", name="public", **{"router:external": True})
+    device = {"device_owner": "compute:nova"}
+    for number in range(projects):
+        api = Caller(url, {"X-Project-Id": f"{number:032x}"})
+        router = api.create("router", name=f"router-{number}")
+        made = bulk(api, "networks", [{"name": f"net-{number}-{each}"} for each in range(networks)])
+        wanted = [
+            {"network_id": each["id"], "ip_version": 4, "cidr": f"10.{number}.{at}.0/24", "enable_dhcp": False}
+            for at, each in enumerate(made)
+        ]
+        for subnet in bulk(api, "subnets", wanted)[:3]:
+            attach(api, router["id"], subnet["id"])
+        share = ports // projects + (1 if number < ports % projects else 0)
+        names = [
+            {
+                "network_id": made[at % networks]["id"],
+                "name": f"vm-{number}-{at}",
+                **device,
+                "device_id": f"d-{number}-{at}",
+            }
+            for at in range(share)
+        ]
+        for start in range(0, share, 200):
+            bulk(api, "ports", names[start : start + 200])
+        api.close()
+    network = first.create("network", name="net-failing", project_id=f"{0:032x}")
+    failing = {"name": "vm-failing", "binding:host_id": "nowhere", "project_id": f"{0:032x}"}
+    return str(first.create("port", network_id=network["id"], **device, **failing)["id"])
+
+
 def bulk(api: Caller, collection: str, values: list[dict[str, Any]]) -> list[dict[str, Any]]:
     answer = api("POST", f"/v2.0/{collection}", {collection: values})
     assert answer.status_code == http.HTTPStatus.CREATED, answer.text

@@ -4,24 +4,29 @@ import { announce } from './core/announce.js';
 import { h, put } from './core/dom.js';
 import { clean, nameOf, shortId } from './core/format.js';
 import { formatPlace, parsePlace, parseSelection } from './core/hash.js';
+import { ApiError } from './data/api.js';
 import { Derived } from './data/derived.js';
 import { TITLES } from './data/kinds.js';
 import { Extras } from './data/extras.js';
 import { Live } from './data/live.js';
-import { forget, isAdmin } from './data/session.js';
+import { forget, isAdmin, logIn, remember } from './data/session.js';
 import { Store } from './data/store.js';
 import { Canvas, nodeKeyOf } from './views/canvas.js';
 import { Details } from './views/details.js';
 import { HealthView } from './views/health.js';
-import { HostsView } from './views/hosts.js';
+import { HostsView, MESH } from './views/hosts.js';
 import { Shell } from './views/shell.js';
 import { SubnetsView } from './views/subnets.js';
+import { MADE_FROM, TableView } from './views/table.js';
 import { TraceView } from './views/trace.js';
 
 /** What each view is drawn from: it is drawn again only if one of these has changed. @type {Object<string, string[]>} */
 const DRAWN_FROM = {
   topology: ['network', 'subnet', 'router', 'port', 'floatingip', 'agent', 'status'],
   trace: ['network', 'subnet', 'router', 'port', 'floatingip', 'agent', 'status'],
+  ports: MADE_FROM.port,
+  networks: MADE_FROM.network,
+  routers: MADE_FROM.router,
   hosts: ['agent', 'port', 'network'],
   health: ['agent', 'beat', 'port', 'router', 'floatingip', 'status', 'servers'],
   subnets: ['network', 'subnet', 'port', 'availability'],
@@ -45,14 +50,23 @@ export class App {
       session, projectName, searched: () => this.searched(),
       onGo: (href) => this.follow(href),
       onProject: (project) => this.go(this.place.view, { project }),
+      onSwitch: (select) => this.switchProject(api, select),
       onLogOut: () => { forget(); location.hash = ''; location.reload(); },
       onRetry: () => (this.live.connection.state === 'expired' ? this.onExpired() : this.live.now()),
     });
     const nodeKey = (/** @type {string} */ kind, /** @type {string} */ id) => nodeKeyOf(this.store, kind, id);
-    this.canvas = new Canvas({ derived: this.derived, onSelect: (key) => this.onSelect(key) });
+    this.canvas = new Canvas({
+      derived: this.derived, onSelect: (key) => this.onSelect(key),
+      onProblems: (only) => this.go('topology', { problems: only ? '1' : '' }),
+    });
     this.details = new Details({ api, derived: this.derived, onClose: () => this.closeDetails(), onUpdate: () => this.showDetails() });
     this.hosts = new HostsView();
     this.health = new HealthView();
+    const goTable = (/** @type {Object<string, string>} */ params, replace = false) => this.go(this.place.view, params, replace);
+    /** @type {Object<string, TableView>} */
+    this.tables = Object.fromEntries(['port', 'network', 'router'].map((kind) => [`${kind}s`, new TableView(kind, { go: goTable })]));
+    this.hostTable = new TableView('host', { go: goTable });
+    this.hostViews = h('div', { class: 'either' }, this.hosts.element, this.hostTable.element);
     this.subnets = new SubnetsView();
     this.trace = new TraceView({ api, derived: this.derived, canvas: this.canvas, nodeKey });
     this.live = new Live(
@@ -79,11 +93,31 @@ export class App {
     this.extras.start();
   }
 
+  /** Another token, of the chosen project. @param {import('./data/api.js').Api} api @param {any} select */
+  async switchProject(api, select) {
+    try {
+      remember(await logIn(api, { method: 'token', token: this.session.token, project_id: select.value }));
+      location.hash = '';
+      location.reload();
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      select.value = this.session.project_id;
+      select.title = error.message;
+      announce(error.message);
+    }
+  }
+
   // --- the place ----------------------------------------------------------------------------------------------------------
 
-  /** @param {string} view @param {Object<string, string>} params */
-  go(view, params) {
-    location.hash = formatPlace({ view, params: { ...this.place.params, ...params } });
+  /** @param {string} view @param {Object<string, string>} params @param {boolean} [replace] typing in a filter makes no history */
+  go(view, params, replace = false) {
+    const hash = formatPlace({ view, params: { ...this.place.params, ...params } });
+    if (replace) {
+      history.replaceState(null, '', hash);
+      this.onPlace();
+    } else {
+      location.hash = hash;
+    }
   }
 
   /** The project stays chosen when a link leads to another view or object; Back leads to what was shown. @param {string} href */
@@ -108,7 +142,7 @@ export class App {
     this.place = parsePlace(location.hash);
     if (before.view !== this.place.view) this.arrange();
     this.update();
-    this.revealSelection();
+    this.revealSelection(before.params.select);
     if (before.view !== this.place.view) {
       announce(document.title);
       this.extras.now(this.place.view);
@@ -120,8 +154,9 @@ export class App {
     const { view } = this.place;
     const parts = {
       topology: [this.canvas.element, this.details.element],
+      ...Object.fromEntries(Object.entries(this.tables).map(([name, table]) => [name, [table.element, this.details.element]])),
       trace: [this.canvas.element, this.trace.element],
-      hosts: [this.hosts.element, this.details.element],
+      hosts: [this.hostViews, this.details.element],
       health: [this.health.element],
       subnets: [this.subnets.element, this.details.element],
     }[view];
@@ -156,13 +191,14 @@ export class App {
     }
   }
 
-  revealSelection() {
+  /** @param {string} [before] what was selected before */
+  revealSelection(before = '') {
     const selection = parseSelection(this.place.params.select);
     if (this.place.view === 'topology' && this.store.loaded) {
       this.canvas.select(selection?.kind ?? '', selection?.id ?? '', { reveal: Boolean(selection) && !this.fromGraph });
       if (this.fromGraph && selection) requestAnimationFrame(() => this.canvas.graph.keepInView(this.canvas.graph.selected));
     }
-    if (selection && !this.fromGraph && this.place.view !== 'trace') this.details.focus();
+    if (selection && !this.fromGraph && this.place.view !== 'trace' && before !== this.place.params.select) this.details.focus();
     this.fromGraph = false;
   }
 
@@ -215,10 +251,15 @@ export class App {
   draw(view, params) {
     const { loaded } = this.store;
     const selection = parseSelection(params.select);
-    if (view === 'topology' || view === 'trace') this.canvas.update(params.project ?? '');
+    if (view === 'topology' || view === 'trace') this.canvas.update(params.project ?? '', view === 'topology' && params.problems === '1');
+    this.tables[view]?.update(this.derived, params, selection?.id ?? '');
     if (view === 'hosts') {
       const selected = selection?.kind === 'host' ? selection.id : '';
-      this.hosts.update(this.derived, { hidden: this.agentsHidden(), loaded, selected });
+      const many = this.derived.hosts.length > MESH && !this.agentsHidden();
+      this.hosts.element.hidden = many;
+      this.hostTable.element.hidden = !many;
+      if (many) this.hostTable.update(this.derived, params, selected);
+      else this.hosts.update(this.derived, { hidden: this.agentsHidden(), loaded, selected });
     }
     if (view === 'health') {
       this.health.update(this.derived, { statusHidden: this.extras.statusHidden, agentsHidden: this.agentsHidden(), loaded });

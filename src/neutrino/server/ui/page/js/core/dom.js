@@ -13,6 +13,8 @@ const SVG = 'http://www.w3.org/2000/svg';
 const LISTENERS = Symbol('listeners');
 /** Attributes that the user changes as well: set once, when the element is new. */
 const FIRST_ONLY = new Set(['open', 'value', 'checked']);
+/** Set by its property alone: the Content-Security-Policy forbids the attribute. */
+const STYLE = 'style';
 
 /**
  * An HTML element. Attributes that are null, undefined or false are left out; `on` has event listeners by name, which find the
@@ -84,7 +86,7 @@ export function put(element, ...children) {
 
 /**
  * Changes the content of an element into these children, and keeps elements that stay the same ones. The content of an
- * element with `data-own` belongs to whoever made it, and is left alone.
+ * element with `data-own` belongs to whoever made it: it is left alone, and told of the element that would replace it (`adopt`).
  *
  * @param {any} element
  * @param {...any} children
@@ -148,11 +150,14 @@ function morph(known, node) {
     if (known.nodeValue !== node.nodeValue) known.nodeValue = node.nodeValue;
     return;
   }
-  for (const { name } of [...known.attributes]) if (!node.hasAttribute(name) && !FIRST_ONLY.has(name)) known.removeAttribute(name);
-  for (const { name, value } of node.attributes) {
-    if (known.getAttribute(name) !== value && !FIRST_ONLY.has(name)) known.setAttribute(name, value);
+  for (const { name } of [...known.attributes]) {
+    if (!node.hasAttribute(name) && !FIRST_ONLY.has(name) && name !== STYLE) known.removeAttribute(name);
   }
-  if (node.style?.length || known.style?.length) known.style.cssText = node.style.cssText;
+  for (const { name, value } of node.attributes) {
+    if (known.getAttribute(name) !== value && !FIRST_ONLY.has(name) && name !== STYLE) known.setAttribute(name, value);
+  }
+  if ((node.style?.length || known.style?.length) && known.style.cssText !== node.style.cssText) known.style.cssText = node.style.cssText;
   if (known[LISTENERS] || node[LISTENERS]) listen(known, node[LISTENERS] ?? {});
-  if (!node.hasAttribute('data-own')) morphChildren(known, node);
+  if (node.hasAttribute('data-own')) known.adopt?.(node);
+  else morphChildren(known, node);
 }

@@ -3,6 +3,7 @@
 import { problemsOf, totals } from './health.js';
 import { buildHosts, buildTunnels, silentHosts } from './hosts.js';
 import { indexFindings, stateOf } from './states.js';
+import { countTroubles } from './troubles.js';
 import { buildTopology } from './topology.js';
 import { subnetUsage } from './usage.js';
 
@@ -21,7 +22,9 @@ export class Derived {
     this.status = null;
     /** @type {any[] | null} */
     this.availability = null;
-    this.editions = { status: 0, servers: 0, availability: 0 };
+    /** Where routers run, by id, as far as it was read. @type {Map<string, any>} */
+    this.placements = new Map();
+    this.editions = { status: 0, servers: 0, availability: 0, placements: 0 };
     /** @type {Map<string, {at: string, value: any}>} */
     this.known = new Map();
   }
@@ -38,6 +41,12 @@ export class Derived {
   setAvailability(availability) {
     this.availability = availability;
     this.editions.availability += 1;
+  }
+
+  /** @param {any[]} placements */
+  setPlacements(placements) {
+    this.placements = new Map(placements.map((each) => [each.id, each]));
+    this.editions.placements += 1;
   }
 
   /** A text that changes with these editions. @param {...string} names */
@@ -78,6 +87,11 @@ export class Derived {
     return this.memo('tunnels', ['agent', 'port', 'network'], () => buildTunnels(this.hosts, this.store.tables.network));
   }
 
+  /** @param {string} host */
+  tunnelsOf(host) {
+    return this.memo(`tunnels ${host}`, ['agent', 'port', 'network'], () => buildTunnels(this.hosts, this.store.tables.network, host));
+  }
+
   get usageList() {
     return this.memo('usageList', ['subnet', 'network', 'port', 'availability'], () =>
       subnetUsage(this.store.tables, this.availability, this.project));
@@ -98,6 +112,11 @@ export class Derived {
   /** @returns {import('./states.js').Facts} */
   get facts() {
     return this.memo('facts', ['status', 'agent'], () => ({ findings: indexFindings(this.status), silent: silentHosts(this.agents) }));
+  }
+
+  /** How many objects of each network and router fail or have a warning. */
+  get troubles() {
+    return this.memo('troubles', ['network', 'subnet', 'router', 'port', 'floatingip', 'agent', 'status'], () => countTroubles(this.topology, this.facts));
   }
 
   /** The state of an object, the same in all views. @param {string} kind @param {any} object */

@@ -24,6 +24,8 @@ export class Extras {
     this.agents = -1;
     this.usageOf = '';
     this.reading = false;
+    this.placementsAt = 0;
+    this.placementsHidden = false;
   }
 
   start() {
@@ -53,6 +55,7 @@ export class Extras {
     try {
       await this.readStatus();
       await this.readUsage();
+      await this.readPlacements();
     } finally {
       this.reading = false;
     }
@@ -79,6 +82,27 @@ export class Extras {
       'v2.0/network-ip-availabilities', (answer) => this.derived.setAvailability(answer.network_ip_availabilities),
       () => (this.availabilityHidden = true),
     );
+  }
+
+  /** Where routers run, for their table. */
+  async readPlacements() {
+    if (this.view !== 'routers' || this.placementsHidden || Date.now() - this.placementsAt < OFTEN * 2 - 100) return;
+    this.placementsAt = Date.now();
+    const found = [];
+    try {
+      for (let marker = ''; ;) {
+        const answer = await this.api.get('v2.0/router-placements', [['limit', '1000'], ...(marker ? [/** @type {[string, string]} */ (['marker', marker])] : [])]);
+        found.push(...answer.router_placements);
+        if (answer.router_placements.length < 1000) break;
+        marker = answer.router_placements.at(-1).id;
+      }
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.placementsHidden = [403, 404].includes(error.status);
+      return;
+    }
+    this.derived.setPlacements(found);
+    this.onRead();
   }
 
   /** @param {string} path @param {(answer: any) => void} use @param {() => void} hide */

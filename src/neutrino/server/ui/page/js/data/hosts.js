@@ -79,9 +79,10 @@ export function buildHosts(agents, ports) {
  *
  * @param {Host[]} hosts
  * @param {Map<string, any>} networks
+ * @param {string} [only] tunnels of this host: of thousands of hosts there are too many
  * @returns {Tunnel[]}
  */
-export function buildTunnels(hosts, networks) {
+export function buildTunnels(hosts, networks, only = '') {
   const byNetwork = new Map();
   const known = new Map(hosts.map((host) => [host.name, host]));
   for (const host of hosts) {
@@ -94,9 +95,11 @@ export function buildTunnels(hosts, networks) {
   }
   const tunnels = new Map();
   for (const [network, members] of byNetwork) {
+    if (only && !members.has(only)) continue;
     const names = [...members].sort();
     for (let i = 0; i < names.length; i += 1) {
       for (let j = i + 1; j < names.length; j += 1) {
+        if (only && names[i] !== only && names[j] !== only) continue;
         const key = `${names[i]}\n${names[j]}`;
         if (!tunnels.has(key)) tunnels.set(key, newTunnel(known.get(names[i]), known.get(names[j])));
         const tunnel = tunnels.get(key);

@@ -130,15 +130,15 @@ export const CARDS = {
   },
 
   group(node, names) {
-    const { router, title, counts } = node.data;
+    const { router, title, counts, trouble } = node.data;
     return clusterCard(node, router ? 'router' : 'network', title,
-      [names.count('network', counts.networks), names.count('port', counts.ports)], router ? 'Router' : '');
+      [names.count('network', counts.networks), names.count('port', counts.ports)], router ? 'Router' : '', trouble);
   },
 
   project(node, names) {
-    const { project, counts } = node.data;
+    const { project, counts, trouble } = node.data;
     return clusterCard(node, 'project', names.project(project),
-      [names.count('network', counts.networks), `${names.count('router', counts.routers)} · ${names.count('port', counts.ports)}`], 'Project');
+      [names.count('network', counts.networks), `${names.count('router', counts.routers)} · ${names.count('port', counts.ports)}`], 'Project', trouble);
   },
 };
 
@@ -150,11 +150,12 @@ function networkCard(node, names, type) {
   const floating = external && floatingIps.length ? String(floatingIps.length) : '';
   const facts = [
     external && count(floatingIps.length, 'floating IP'), network.shared && !external && 'shared',
-    ports > 0 && count(ports, 'port'),
+    ports > 0 && count(ports, 'port'), troubleWords(node.data.trouble) && `of all: ${troubleWords(node.data.trouble)}`,
   ].filter(Boolean);
-  const [, state] = names.state('network', network);
+  const mark = names.state('network', network);
+  const worst = node.data.trouble?.bad ? 'bad' : mark[0]; // a port that fails is not hidden by its network
   return {
-    label: `${external ? 'External network' : 'Network'} ${name}, ${state}, ${cidrs.join(' ') || 'no subnet'}${facts.length ? `, ${facts.join(', ')}` : ''}`,
+    label: `${external ? 'External network' : 'Network'} ${name}, ${mark[1]}, ${cidrs.join(' ') || 'no subnet'}${facts.length ? `, ${facts.join(', ')}` : ''}`,
     expanded: toggle ? open : undefined,
     draw: () => [
       card(node, `k-${type}`),
@@ -164,24 +165,34 @@ function networkCard(node, names, type) {
       text(line, 38, 47, node.w - 38 - (toggle ? 64 : 12) - (floating ? 34 : 0), 'text', { class: 't-text minor' }),
       floating ? text(floating, edge, 47, 30, 'text', { class: 't-text minor', 'text-anchor': 'end' }) : null,
       floating ? glyph('floatingip', edge - 16 - measure(floating, 'text'), 37, 11, 'floating') : null,
-      statusMark(names.state('network', network), node.w - 24, 16),
+      statusMark([worst, ''], node.w - 24, 16),
       toggle ? text(String(ports), node.w - 30, 47, 30, 'text', { class: 't-text minor', 'text-anchor': 'end' }) : null,
       toggle ? chevron(node, open, 36) : null,
     ],
   };
 }
 
-function clusterCard(node, kind, title, lines, what) {
+/** Problems of what a card stands for, in words. @param {import('../data/troubles.js').Trouble | undefined} trouble */
+function troubleWords(trouble) {
+  return [trouble?.bad && count(trouble.bad, 'failure'), trouble?.warn && count(trouble.warn, 'warning')].filter(Boolean).join(', ');
+}
+
+/** @param {any} node @param {string} kind @param {string} title @param {string[]} lines @param {string} what @param {any} trouble */
+function clusterCard(node, kind, title, lines, what, trouble) {
+  const words = troubleWords(trouble);
+  const state = trouble?.bad ? 'bad' : trouble?.warn ? 'warn' : 'ok';
   return {
-    label: `${what ? `${what} ` : ''}${title}: ${lines.join(', ')}`,
+    label: `${what ? `${what} ` : ''}${title}: ${words || 'no problems'}, ${lines.join(', ')}`,
     expanded: false,
     draw: () => [
       s('rect', { class: 'card behind', x: 8, y: 8, width: node.w - 4, height: node.h - 2, rx: 8 }),
       s('rect', { class: 'card behind', x: 4, y: 4, width: node.w - 2, height: node.h - 1, rx: 8 }),
-      card(node, `k-cluster k-${kind}`),
+      card(node, `k-cluster k-${kind} is-${state}`),
       glyph(kind, 14, 15, 18, 'kind'),
       text(title, 42, 29, node.w - 42 - 34, 'name'),
-      ...lines.map((line, number) => text(line, 42, 50 + number * 17, node.w - 54, 'text', { class: 't-text minor' })),
+      glyph(state, 16, 40, 13, `status-${state}`),
+      text(words || lines[0], 42, 50, node.w - 54, 'text', { class: words ? `t-text text-${state}` : 't-text minor' }),
+      text(words ? lines.join(' · ') : lines[1], 42, 67, node.w - 54, 'text', { class: 't-text minor' }),
       glyph('expand', node.w - 26, 17, 14),
     ],
   };

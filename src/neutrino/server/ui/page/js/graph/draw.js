@@ -53,7 +53,8 @@ function drawNode(node, names, known, level) {
 /** From far away: a card in the colour of its kind, or of its state if it fails. @param {import('./layout.js').Node} node @param {any} names */
 function plain(node, names) {
   const object = node.data.node?.network ?? node.data.router?.router;
-  const state = object ? names.state(node.data.node ? 'network' : 'router', object)[0] : 'ok';
+  const own = object ? names.state(node.data.node ? 'network' : 'router', object)[0] : 'ok';
+  const state = node.data.trouble?.bad ? 'bad' : own;
   return [s('rect', { class: `card far-card k-${node.type} is-${state}`, width: node.w, height: node.h, rx: 8 })];
 }
 

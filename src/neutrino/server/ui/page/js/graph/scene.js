@@ -5,7 +5,8 @@
  * networks all is drawn. With many, projects and groups are single cards until they are expanded.
  *
  * @typedef {import('../data/topology.js').Topology} Topology
- * @typedef {{project: string, expanded: Map<string, boolean>}} Options
+ * @typedef {{project?: string, expanded?: Map<string, boolean>, troubles?: import('../data/troubles.js').Troubles, onlyProblems?: boolean,
+ *   projectName?: (id: string) => string}} Options
  * @typedef {{node: any, members: any[], more: number, count: number, open: boolean, toggle: boolean}} NetworkItem
  * @typedef {{key: string, kind: 'group' | 'card', router: any, title: string, networks: NetworkItem[],
  *   counts: {networks: number, routers: number, ports: number}, gateways: string[], status: string}} Group
@@ -14,8 +15,9 @@
  *   counts: {networks: number, routers: number, ports: number, drawn: number}}} Scene
  */
 
-import { byName } from '../core/order.js';
+import { byName, compareText } from '../core/order.js';
 import { isHaNetwork } from '../data/topology.js';
+import { byTrouble, sumOf } from '../data/troubles.js';
 
 export const FEW_NETWORKS = 32; // more are drawn as cards of projects or groups
 export const FEW_MEMBERS = 6; // more ports of a network are one line until expanded
@@ -26,9 +28,11 @@ export const MOST_MEMBERS = 40; // lines of an expanded network; the rest is in 
  * @param {Options} options
  * @returns {Scene}
  */
-export function buildScene(topology, { project = '', expanded = new Map() }) {
-  const networks = [...topology.networks.values()].filter((node) => isShown(node, project, topology));
-  const routers = [...topology.routers.values()].filter((node) => !project || node.project === project);
+export function buildScene(topology, { project = '', expanded = new Map(), troubles = new Map(), onlyProblems = false, projectName = (id) => id }) {
+  const fails = (/** @type {string} */ key) => !onlyProblems || troubles.has(key);
+  const networks = [...topology.networks.values()].filter((node) => isShown(node, project, topology) && fails(`network:${node.id}`));
+  const routers = [...topology.routers.values()].filter((node) =>
+    (!project || node.project === project) && (fails(`router:${node.id}`) || node.networkIds.some((id) => fails(`network:${id}`))));
   const inner = networks.filter((node) => !node.external).sort(byName);
   const externals = networks.filter((node) => node.external).sort(byName);
   const isOpen = (key, normally) => expanded.get(key) ?? normally;
@@ -40,13 +44,15 @@ export function buildScene(topology, { project = '', expanded = new Map() }) {
     const own = node.attachments.find((each) => shownRouters.has(each.routerId));
     if (own) primary.set(node.id, own.routerId);
   }
-  const item = (node) => networkItem(node, inner.length <= FEW_NETWORKS / 2, isOpen);
+  const item = (node) => ({ ...networkItem(node, inner.length <= FEW_NETWORKS / 2, isOpen), trouble: troubles.get(`network:${node.id}`) });
   const regions = [];
   for (const [id, { own, attached }] of byProject(inner, routers, primary, topology)) {
-    const groups = [...attached].sort(([a], [b]) => byName(a, b)).map(([router, below]) => newGroup(router, below, id));
-    if (own.length) groups.push(newGroup(null, own, id));
+    const groups = [...attached].sort(([a], [b]) => byName(a, b)).map(([router, below]) => newGroup(router, below, id, troubles));
+    if (own.length) groups.push(newGroup(null, own, id, troubles));
     regions.push(newRegion(id, groups));
   }
+  // What fails stands first; the rest by name, not by id, so that people find it.
+  regions.sort((a, b) => byTrouble(a.trouble, b.trouble) || compareText(projectName(a.project), projectName(b.project)));
   const alone = regions.length <= 1;
   let drawn = externals.length;
   for (const region of regions) {
@@ -105,10 +111,11 @@ function byProject(networks, routers, primary, topology) {
   return [...found].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
-function newGroup(router, networks, project) {
+function newGroup(router, networks, project, troubles) {
+  const parts = [...networks.map((/** @type {any} */ node) => troubles.get(`network:${node.id}`)), router && troubles.get(`router:${router.id}`)];
   return {
     key: router ? `router:${router.id}` : `alone:${project}`,
-    kind: 'group', open: true, router, networks, items: [],
+    kind: 'group', open: true, router, networks, items: [], trouble: sumOf(parts),
     title: router ? router.name : 'No router',
     gateways: router?.gatewayId ? [router.gatewayId] : [],
     counts: {
@@ -121,7 +128,7 @@ function newGroup(router, networks, project) {
 function newRegion(project, groups) {
   const sum = (name) => groups.reduce((total, group) => total + group.counts[name], 0);
   return {
-    key: `project:${project}`, project, open: true, groups,
+    key: `project:${project}`, project, open: true, groups, trouble: sumOf(groups.map((/** @type {any} */ group) => group.trouble)),
     gateways: [...new Set(groups.flatMap((group) => group.gateways))],
     counts: { networks: sum('networks'), routers: sum('routers'), ports: sum('ports') },
   };

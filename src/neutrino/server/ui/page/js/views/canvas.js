@@ -28,8 +28,11 @@ export function nodeKeyOf(store, kind, id) {
 }
 
 export class Canvas {
-  /** @param {{derived: import('../data/derived.js').Derived, onSelect: (key: string) => void}} options */
-  constructor({ derived, onSelect }) {
+  /**
+   * @param {{derived: import('../data/derived.js').Derived, onSelect: (key: string) => void,
+   *   onProblems: (only: boolean) => void}} options
+   */
+  constructor({ derived, onSelect, onProblems }) {
     this.derived = derived;
     this.store = derived.store;
     this.expanded = new Map();
@@ -47,9 +50,12 @@ export class Canvas {
         network: (id) => this.topology?.networks.get(id)?.name ?? 'an external network',
       },
     });
+    this.onlyProblems = false;
     this.summary = h('p', { class: 'graph-summary', 'aria-live': 'off' });
+    this.problems = h('input', { type: 'checkbox', name: 'problems', on: { change: () => onProblems(this.problems.checked) } });
     this.blank = h('div', { class: 'graph-blank', hidden: true });
-    this.element = h('div', { class: 'canvas' }, h('h1', { class: 'visually-hidden' }, 'Topology'), this.graph.element, this.blank, this.summary, this.legend());
+    this.element = h('div', { class: 'canvas' }, h('h1', { class: 'visually-hidden' }, 'Topology'), this.graph.element, this.blank,
+      h('div', { class: 'graph-top' }, this.summary, h('label', { class: 'graph-filter' }, this.problems, 'Only problems')), this.legend());
   }
 
   legend() {
@@ -58,8 +64,11 @@ export class Canvas {
       entry('external', 'External network'), entry('router', 'Router'), entry('network', 'Network'), entry('port', 'Port'));
   }
 
-  /** @param {string} project */
-  update(project) {
+  /** @param {string} project @param {boolean} [onlyProblems] */
+  update(project, onlyProblems = false) {
+    if (onlyProblems !== this.onlyProblems) this.graph.viewport.touched = false;
+    this.onlyProblems = onlyProblems;
+    this.problems.checked = onlyProblems;
     if (project !== this.project) this.graph.viewport.touched = false;
     this.topology = this.derived.topology;
     this.project = project;
@@ -74,12 +83,15 @@ export class Canvas {
 
   draw() {
     if (!this.topology) return;
-    const scene = buildScene(this.isReady() ? this.topology : NOTHING, { project: this.project, expanded: this.expanded });
+    const scene = buildScene(this.isReady() ? this.topology : NOTHING, {
+      project: this.project, expanded: this.expanded, troubles: this.derived.troubles, onlyProblems: this.onlyProblems,
+      projectName: this.derived.projectName,
+    });
     this.graph.show(scene);
     const nothing = this.graph.picture.nodes.length === 0;
     this.blank.hidden = !nothing;
     if (nothing) {
-      patch(this.blank, this.isReady()
+      patch(this.blank, this.isReady() && this.onlyProblems ? empty('No problems', 'No network and no router fails or has a warning.') : this.isReady()
         ? empty('No networks yet', this.project ? 'This project has no networks that you can see.' : 'A network appears here as soon as it is created.',
           h('pre', {}, 'openstack network create blue\nopenstack subnet create --network blue --subnet-range 10.0.0.0/24 blue-v4'))
         : empty('Loading the topology…', ''));

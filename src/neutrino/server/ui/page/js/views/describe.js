@@ -9,8 +9,7 @@ import { bindingOf } from '../data/states.js';
 import { portLabel } from '../data/topology.js';
 import { copyable, data, facts, link, mark, notice, section, state } from './parts.js';
 import { usageBar } from './usage_bar.js';
-
-const LISTED = 60;
+import { longList } from './virtual.js';
 
 /** @typedef {import('../data/derived.js').Derived} Context */
 
@@ -18,10 +17,10 @@ const LISTED = 60;
  * @param {string} kind
  * @param {any} object
  * @param {Context} context
- * @param {any[] | null} [groupPorts] the ports of a security group, if they have been read
+ * @param {any} [more] what was read for this object: the ports of a security group, where a router runs, the routers of a host
  */
-export function describe(kind, object, context, groupPorts = null) {
-  return Object.hasOwn(DESCRIPTIONS, kind) ? DESCRIPTIONS[kind](object, context, groupPorts) : [];
+export function describe(kind, object, context, more = null) {
+  return Object.hasOwn(DESCRIPTIONS, kind) ? DESCRIPTIONS[kind](object, context, more) : [];
 }
 
 /** @param {string} kind @param {any} object @param {Context} context */
@@ -38,10 +37,15 @@ function common(object, { projectName }) {
   ];
 }
 
-function list(items, line) {
-  const rest = items.length - LISTED;
-  return h('ul', { class: 'links' }, items.slice(0, LISTED).map((item) => h('li', {}, line(item))),
-    rest > 0 ? h('li', { class: 'muted' }, `and ${group(rest)} more`) : null);
+/**
+ * @template T
+ * @param {string} label
+ * @param {T[]} items
+ * @param {(item: T) => any} line
+ * @param {(item: any) => string} [keyOf]
+ */
+function list(label, items, line, keyOf = (item) => item.id) {
+  return longList(label, items, line, keyOf);
 }
 
 /** @param {Context} context @returns {(port: any) => any[]} */
@@ -58,7 +62,7 @@ const OWNERS = {
   'network:floatingip_agent_gateway': 'floating IP gateway',
 };
 
-/** @type {Object<string, (object: any, context: Context, ports: any[] | null) => any[]>} */
+/** @type {Object<string, (object: any, context: Context, more: any) => any[]>} */
 const DESCRIPTIONS = {
   network(network, context) {
     const node = context.topology.networks.get(network.id);
@@ -75,7 +79,7 @@ const DESCRIPTIONS = {
         ['Use', [network['router:external'] && 'external', network.shared && 'shared'].filter(Boolean).join(', ') || null],
         ...common(network, context),
       ]),
-      section(`Subnets (${node.subnets.length})`, node.subnets.length ? list(node.subnets, (subnet) => {
+      section(`Subnets (${node.subnets.length})`, node.subnets.length ? list('Subnets', node.subnets, (subnet) => {
         const usage = context.usage.get(subnet.id);
         return h(
           'div', { class: 'stack' },
@@ -83,13 +87,13 @@ const DESCRIPTIONS = {
           usage ? usageBar(usage) : null,
         );
       }) : h('p', { class: 'muted' }, 'Ports of this network get no addresses.')),
-      node.attachments.length ? section(`Routers (${node.attachments.length})`, list(node.attachments, ({ routerId, ips }) =>
-        [link('router', routerId, context.topology.routers.get(routerId)?.name), h('span', { class: 'muted mono end' }, ips.join(', '))])) : null,
-      section(`Ports (${node.members.length})`, node.members.length ? list(node.members.map((/** @type {any} */ member) => member.port), portLine(context))
+      node.attachments.length ? section(`Routers (${node.attachments.length})`, list('Routers', node.attachments, ({ routerId, ips }) =>
+        [link('router', routerId, context.topology.routers.get(routerId)?.name), h('span', { class: 'muted mono end' }, ips.join(', '))], (each) => each.routerId)) : null,
+      section(`Ports (${node.members.length})`, node.members.length ? list('Ports', node.members.map((/** @type {any} */ member) => member.port), portLine(context))
         : h('p', { class: 'muted' }, 'No instance is on this network.')),
-      node.floatingIps.length ? section(`Floating IPs (${node.floatingIps.length})`, list(node.floatingIps, (floatingIp) =>
+      node.floatingIps.length ? section(`Floating IPs (${node.floatingIps.length})`, list('Floating IPs', node.floatingIps, (floatingIp) =>
         [link('floatingip', floatingIp.id, floatingIp.floating_ip_address), h('span', { class: 'muted end' }, floatingIp.port_id ? floatingIp.fixed_ip_address : 'not associated')])) : null,
-      services.length ? section('Service ports', list(services, (port) =>
+      services.length ? section('Service ports', list('Service ports', services, (port) =>
         [mark(...context.state('port', port)), link(
           'port', port.id, OWNERS[port.device_owner] ?? port.device_owner.replace('network:', ''),
         ),
@@ -124,7 +128,8 @@ const DESCRIPTIONS = {
     ];
   },
 
-  router(router, context) {
+  router(router, context, more) {
+    const instances = more?.instances ?? [];
     const node = context.topology.routers.get(router.id);
     if (!node) return [];
     const gateway = router.external_gateway_info;
@@ -149,15 +154,19 @@ const DESCRIPTIONS = {
         ['SNAT', gateway?.network_id && 'enable_snat' in gateway ? (gateway.enable_snat ? 'yes' : 'no') : null],
         ...common(router, context),
       ]),
-      section(`Networks (${networks.length})`, networks.length ? list(networks, (network) => {
+      more ? section(`Runs on (${instances.length})`, instances.length ? list('Hosts of the router', instances, (each) => [
+        mark(!each.alive ? 'unknown' : each.state === 'active' ? 'ok' : 'off', each.state), link('host', each.host, each.host),
+        h('span', { class: 'muted end' }, placedWords(each)),
+      ], (each) => each.host) : h('p', { class: 'muted' }, 'No host: it is scheduled to no L3 agent.')) : null,
+      section(`Networks (${networks.length})`, networks.length ? list('Networks', networks, (network) => {
         const own = network.attachments.find((each) => each.routerId === router.id);
-        return [link('network', network.id, network.name), h('span', { class: 'muted mono end' }, own.ips.join(', '))];
+        return [link('network', network.id, network.name), h('span', { class: 'muted mono end' }, own?.ips.join(', ') ?? '')];
       }) : h('p', { class: 'muted' }, 'The router has no interface.')),
       router.routes?.length ? section(
         'Static routes',
-        list(router.routes, (route) => h('span', { class: 'mono' }, `${route.destination} via ${route.nexthop}`)),
+        list('Static routes', router.routes, (route) => h('span', { class: 'mono' }, `${route.destination} via ${route.nexthop}`), (route) => `${route.destination} ${route.nexthop}`),
       ) : null,
-      floating.length ? section(`Floating IPs (${floating.length})`, list(floating, (each) =>
+      floating.length ? section(`Floating IPs (${floating.length})`, list('Floating IPs', floating, (each) =>
         [link('floatingip', each.id, each.floating_ip_address), h('span', { class: 'muted mono end' }, each.fixed_ip_address ?? '')])) : null,
     ];
   },
@@ -217,7 +226,7 @@ const DESCRIPTIONS = {
         ],
         ...common(port, context),
       ]),
-      siblings.length && !router ? section('Other ports of the instance', list(siblings, portLine(context))) : null,
+      siblings.length && !router ? section('Other ports of the instance', list('Other ports', siblings, portLine(context))) : null,
     ];
   },
 
@@ -236,10 +245,11 @@ const DESCRIPTIONS = {
     ])];
   },
 
-  security_group(securityGroup, context, ports) {
+  security_group(securityGroup, context, more) {
+    const ports = more?.ports;
     if (!ports) return [facts(common(securityGroup, context))];
     return [facts(common(securityGroup, context)),
-      section(`Ports (${ports.length})`, ports.length ? list(ports, portLine(context)) : h('p', { class: 'muted' }, 'No port has this group.'))];
+      section(`Ports (${ports.length})`, ports.length ? list('Ports', ports, portLine(context)) : h('p', { class: 'muted' }, 'No port has this group.'))];
   },
 
   agent(agent) {
@@ -264,30 +274,49 @@ const DESCRIPTIONS = {
     ];
   },
 
-  host(host, context) {
-    const { tunnels } = context;
-    const peers = tunnels.filter((tunnel) => tunnel.a === host.name || tunnel.b === host.name);
-    const members = host.ports.filter((port) => !(port.device_owner ?? '').startsWith('network:'));
+  host(host, context, more) {
+    const peers = context.tunnelsOf(host.name);
+    const members = host.ports.filter((/** @type {any} */ port) => !(port.device_owner ?? '').startsWith('network:'));
     const others = host.ports.length - members.length;
+    const networks = [...new Set(host.ports.map((/** @type {any} */ port) => port.network_id))].flatMap((id) => context.topology.networks.get(id) ?? []);
+    const reports = host.agents.flatMap((/** @type {any} */ agent) => reportedProblems(agent).map(([name, reason]) => ({ agent, name, reason })));
+    const behind = host.agents.reduce((/** @type {number} */ most, /** @type {any} */ agent) => Math.max(most, Number(agent.configurations?.feed_behind) || 0), 0);
+    const repair = host.agents.map((/** @type {any} */ agent) => agent.configurations?.last_repair).find(Boolean);
+    const routers = more?.routers ?? [];
     return [
       host.agents.length ? null : notice('warn', 'No agent of this host reports, but ports are bound to it.'),
+      reports.map(({ agent, name, reason }) => notice('warn', h('strong', {}, shortId(name)), ` (${clean(agent.agent_type)}): ${clean(reason)}`)),
       facts([
         ['State', state(host.health, hostWord(host))],
+        ['Changes behind', host.agents.length ? group(behind) : null],
+        ['Last repair', repair ? data(shown(repair)) : null],
         ['Tunnel address', host.tunnelIp ? h('code', {}, host.tunnelIp) : 'none'],
         ['Tunnel types', host.tunnelTypes.join(', ') || null],
         ['Zone', host.zone || null],
       ]),
-      section(`Agents (${host.agents.length})`, list(host.agents, (agent) =>
+      section(`Agents (${host.agents.length})`, list('Agents', host.agents, (agent) =>
         [mark(agentHealth(agent), agent.alive ? 'alive' : 'late'), link('agent', agent.id, agent.agent_type)])),
-      section(`Tunnels (${peers.length})`, peers.length ? list(peers, (tunnel) => {
+      routers.length ? section(`Routers (${routers.length})`, list('Routers', routers, (router) => [
+        link('router', router.id, clean(router.name)),
+        h('span', { class: 'muted end' }, placedWords(router.instances.find((/** @type {any} */ each) => each.host === host.name))),
+      ])) : null,
+      section(`Tunnels (${peers.length})`, peers.length ? list('Tunnels', peers, (tunnel) => {
         const other = tunnel.a === host.name ? tunnel.b : tunnel.a;
         return [
           mark(tunnel.health, tunnel.health), link('host', other, other),
           h('span', { class: 'muted end' }, `${tunnel.types.join(', ')} · ${count(tunnel.networks.length, 'network')}`),
         ];
-      }) : h('p', { class: 'muted' }, 'No tunnel network has ports here and on another host.')),
-      section(`Ports of instances (${members.length})`, members.length ? list(members, portLine(context)) : h('p', { class: 'muted' }, 'None.'),
+      }, (tunnel) => `${tunnel.a} ${tunnel.b}`) : h('p', { class: 'muted' }, 'No tunnel network has ports here and on another host.')),
+      networks.length ? section(`Networks (${networks.length})`, list('Networks', networks, (node) => [mark(...context.state('network', node.network)), link('network', node.id, node.name)])) : null,
+      section(`Ports of instances (${members.length})`, members.length ? list('Ports', members, portLine(context)) : h('p', { class: 'muted' }, 'None.'),
         others ? h('p', { class: 'muted' }, `And ${count(others, 'service port')} of routers and DHCP.`) : null),
     ];
   },
 };
+
+/** An instance of a router on a host: active, standby, SNAT. @param {any} instance */
+function placedWords(instance) {
+  if (!instance) return '';
+  const roles = instance.roles.filter((/** @type {string} */ role) => role !== 'router').map((/** @type {string} */ role) => (role === 'snat' ? 'SNAT' : role));
+  return [instance.state, ...roles, instance.alive ? '' : 'its agent is late', instance.admin_state_up === false ? 'its agent is disabled' : ''].filter(Boolean).join(', ');
+}

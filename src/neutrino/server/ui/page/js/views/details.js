@@ -4,10 +4,11 @@ import { h, patch, put } from '../core/dom.js';
 import { ago, clean, nameOf, parseTime, shown } from '../core/format.js';
 import { icon } from '../core/icons.js';
 import { ApiError } from '../data/api.js';
+import { commandsFor } from '../data/commands.js';
 import { KINDS, TITLES, isListed } from '../data/kinds.js';
 import { portLabel } from '../data/topology.js';
 import { describe } from './describe.js';
-import { data, empty, notice, section } from './parts.js';
+import { copyable, data, empty, notice, section } from './parts.js';
 
 const CHANGES = 12;
 
@@ -24,7 +25,8 @@ export class Details {
     this.onUpdate = onUpdate;
     this.main = h('div', {});
     this.more = h('div', {});
-    this.body = h('div', { class: 'panel-body', tabindex: 0, role: 'region', 'aria-label': 'Attributes' }, this.main, this.more);
+    this.commands = h('div', {});
+    this.body = h('div', { class: 'panel-body', tabindex: 0, role: 'region', 'aria-label': 'Attributes' }, this.main, this.more, this.commands);
     this.title = h('h2', { tabindex: -1 });
     this.kind = h('p', { class: 'panel-kind' });
     this.element = h('aside', { class: 'panel', 'aria-label': 'Details' },
@@ -36,8 +38,8 @@ export class Details {
     this.revision = '';
     /** The whole object, with attributes that lists do not have. @type {any} */
     this.full = null;
-    /** @type {any[] | null} */
-    this.groupPorts = null;
+    /** What was read for this object alone. @type {any} */
+    this.related = null;
     /** @type {Part[]} */
     this.parts = [];
   }
@@ -60,6 +62,7 @@ export class Details {
     if (key !== this.shown) this.open(key, kind, id);
     patch(this.kind, icon(kind), TITLES[kind] ?? 'Object');
     this.more.hidden = !object;
+    this.commands.hidden = !object;
     if (!object) {
       const { loaded } = derived.store;
       patch(this.title, loaded ? 'Not found' : 'Loading…');
@@ -68,7 +71,9 @@ export class Details {
     }
     this.refresh(kind, id, object);
     patch(this.title, data(titleOf(kind, object)));
-    patch(this.main, describe(kind, { ...this.full, ...object }, derived, this.groupPorts));
+    patch(this.main, describe(kind, { ...this.full, ...object }, derived, this.related));
+    patch(this.commands, h('details', { class: 'fold' }, h('summary', {}, 'Commands'),
+      h('ul', { class: 'commands' }, commandsFor(kind, object).map((command) => h('li', { 'data-key': command }, copyable(command))))));
   }
 
   /** @param {string} key @param {string} kind @param {string} id */
@@ -76,7 +81,7 @@ export class Details {
     this.shown = key;
     this.revision = '';
     this.full = null;
-    this.groupPorts = null;
+    this.related = null;
     this.parts = isListed(kind) ? this.onDemand(kind, id) : [];
     put(this.main);
     put(this.more, this.parts.map((part) => part.element));
@@ -85,8 +90,8 @@ export class Details {
 
   /** Reads what lists do not have, and what is open, again if the object has changed. @param {string} kind @param {string} id @param {any} object */
   refresh(kind, id, object) {
-    const revision = `${object.revision_number} ${object.status}`;
-    if (!isListed(kind) || revision === this.revision) return;
+    const revision = kind === 'host' ? `${object.agents.length} ${object.health} ${object.ports.length}` : `${object.revision_number} ${object.status}`;
+    if (revision === this.revision) return;
     this.revision = revision;
     for (const part of this.parts) part.reload();
     this.read(kind, id);
@@ -96,14 +101,39 @@ export class Details {
   async read(kind, id) {
     const at = this.shown;
     try {
+      this.readRelated(kind, id);
+      if (!isListed(kind)) return;
       const [object] = Object.values(await this.api.get(`v2.0/${KINDS[kind].collection}/${encodeURIComponent(id)}`));
-      const ports = kind === 'security_group' ? await this.api.list('port', { fields: ['id'], filters: [['security_groups', id]] }) : null;
       if (at !== this.shown) return;
       this.full = object;
-      this.groupPorts = ports && ports.map((port) => this.derived.store.get('port', port.id)).filter(Boolean);
       this.onUpdate();
     } catch (error) {
       if (!(error instanceof ApiError)) throw error; // lists have what matters most
+    }
+  }
+
+  /** @param {string} kind @param {string} id */
+  async readRelated(kind, id) {
+    const at = this.shown;
+    const reading = /** @type {Object<string, () => Promise<any>>} */ ({
+      security_group: async () => {
+        const ports = await this.api.list('port', { fields: ['id'], filters: [['security_groups', id]] });
+        return { ports: ports.map((port) => this.derived.store.get('port', port.id)).filter(Boolean) };
+      },
+      router: async () => {
+        const { router_placement: { instances } } = await this.api.get(`v2.0/router-placements/${encodeURIComponent(id)}`);
+        return instances ? { instances } : null;
+      },
+      host: async () => ({ routers: (await this.api.get('v2.0/router-placements', [['hosts', id], ['limit', '1000']])).router_placements }),
+    })[kind];
+    if (!reading) return;
+    try {
+      const related = await reading();
+      if (at !== this.shown) return;
+      this.related = related;
+      this.onUpdate();
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error; // not visible to members
     }
   }
 

@@ -6,9 +6,9 @@ import { linkTo } from '../core/hash.js';
 import { icon, paths } from '../core/icons.js';
 import { agentHealth, hostWord } from '../data/hosts.js';
 import { ring } from '../graph/mesh.js';
-import { data, empty, mark, notice, state } from './parts.js';
+import { data, empty, mark, state } from './parts.js';
 
-const MESH = 16; // more hosts are a list only: a mesh of them is not readable
+export const MESH = 16; // more hosts are a table: a picture of their tunnels is not readable
 const ROLES = { 'Open vSwitch agent': 'L2', 'DHCP agent': 'DHCP', 'L3 agent': 'L3', 'Metadata agent': 'Metadata', 'NIC Switch agent': 'SR-IOV' };
 const TUNNELS = { ok: '', bad: ', the dataplane of one end is down', unknown: ', not known: the agent of one end is late' };
 
@@ -26,7 +26,8 @@ export class HostsView {
    * @param {import('../data/derived.js').Derived} derived
    * @param {{hidden: string, loaded: boolean, selected: string}} options
    */
-  update({ hosts, tunnels }, { hidden, loaded, selected }) {
+  update(derived, { hidden, loaded, selected }) {
+    const { hosts } = derived;
     if (!loaded) {
       patch(this.body, empty('Loading…', ''));
       return;
@@ -46,13 +47,11 @@ export class HostsView {
       );
       return;
     }
+    const { tunnels } = derived;
     const failing = hosts.filter((host) => host.health !== 'ok').length;
     this.summary.textContent = `${count(hosts.length, 'host')}, ${failing ? `${failing} with problems` : 'all healthy'}`;
     patch(this.body,
-      hosts.length > 1 && hosts.length <= MESH ? this.mesh(hosts, tunnels, selected) : null,
-      hosts.length > MESH ? notice(
-        'info', `The picture of tunnels is drawn for up to ${MESH} hosts. Select a host for its tunnels.`,
-      ) : null,
+      hosts.length > 1 ? this.mesh(hosts, tunnels, selected) : null,
       h('ul', { class: 'host-cards', 'aria-label': 'Hosts' }, hosts.map((host) => this.card(host, tunnels, selected))));
   }
 

@@ -7,14 +7,19 @@ import { icon } from '../core/icons.js';
 import { applyTheme, currentTheme, nextTheme } from '../core/theme.js';
 import { searchBox } from './search.js';
 
-const NAMES = { topology: 'Topology', hosts: 'Hosts', health: 'Health', subnets: 'Subnets', trace: 'Trace' };
+/** @type {Object<string, string>} */
+const NAMES = {
+  topology: 'Topology', ports: 'Ports', networks: 'Networks', routers: 'Routers', hosts: 'Hosts', subnets: 'Subnets', health: 'Health', trace: 'Trace',
+};
+/** @type {Object<string, string>} */
+const ICONS = { ports: 'port', networks: 'network', routers: 'router' };
 const CONNECTION = {
   loading: ['unknown', 'Loading'], live: ['live', 'Live'], late: ['warn', 'No answer'], disconnected: ['bad', 'Disconnected'], expired: ['key', 'Login expired'],
 };
 
 export class Shell {
   /**
-   * @param {{session: any, searched: () => import('../data/search.js').Searched, onGo: (href: string) => void, onProject: (id: string) => void, onLogOut: () => void, onRetry: () => void,
+   * @param {{session: any, searched: () => import('../data/search.js').Searched, onGo: (href: string) => void, onProject: (id: string) => void, onLogOut: () => void, onSwitch: (select: any) => void, onRetry: () => void,
    *   projectName: (id: string) => string}} options
    */
   constructor(options) {
@@ -23,7 +28,7 @@ export class Shell {
     this.problems = h('span', { class: 'badge', hidden: true });
     const nav = h('nav', { 'aria-label': 'Views' }, Object.entries(NAMES).map(([view, name]) => {
       const link = h(
-        'a', { href: formatPlace({ view, params: {} }) }, icon(view),
+        'a', { href: formatPlace({ view, params: {} }) }, icon(ICONS[view] ?? view),
         h('span', {}, name),
         view === 'health' ? this.problems : null,
       );
@@ -78,7 +83,12 @@ export class Shell {
       return h('span', { class: 'account none', title }, 'No authentication');
     }
     const who = `${clean(session.user)}${session.project ? ` · ${clean(session.project)}` : ''}`;
-    return h('div', { class: 'account' }, h('span', { title: `Roles: ${session.roles.join(', ') || 'none'}` }, who),
+    const { projects } = session;
+    const others = projects.length > 1 && session.project_id;
+    const change = others ? h('select', {
+      class: 'switch', 'aria-label': 'Project of the login', on: { change: (/** @type {any} */ event) => this.options.onSwitch(event.currentTarget) },
+    }, projects.map((/** @type {any} */ { id, name }) => h('option', { value: id, selected: id === session.project_id }, clean(name)))) : null;
+    return h('div', { class: 'account' }, change, h('span', { title: `Roles: ${session.roles.join(', ') || 'none'}` }, who),
       h('button', { type: 'button', class: 'tool', title: 'Log out', 'aria-label': 'Log out', on: { click: onLogOut } }, icon('logout')));
   }
 
