@@ -40,11 +40,14 @@ RULE, HOST_RULE = "get_rate", "get_rate:host"
 
 
 class _Stored(msgspec.Struct):
-    ports: dict[str, Counted]
-    tunnels: dict[str, Counted]
+    """A row of a host; most of its ports are not asked for, and stay encoded."""
+
+    ports: dict[str, msgspec.Raw]
+    tunnels: dict[str, msgspec.Raw]
 
 
 _decode = msgspec.json.Decoder(_Stored).decode
+_counted = msgspec.json.Decoder(Counted).decode
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class RatesApi:
         rows = connection.execute(sa.select(ports.c.id, ports.c.project_id).where(ports.c.id.in_(keys))).all()
         seen = sorted(row.id for row in rows if authorizer.allows(context, RULE, _owned(row.project_id)))
         hosts = _hosts_of(connection, seen)
-        reports = self._reports(connection, {host for some in hosts.values() for host in some})
+        reports = self.reports(connection, {host for some in hosts.values() for host in some}, hosts.keys())
         return [{PORT: key, "samples": _samples(reports, hosts[key], [key])} for key in seen]
 
     def _of_routers(
@@ -87,7 +90,7 @@ class RatesApi:
         for row in connection.execute(own.order_by(router_ports.c.port_id).limit(MAX_PORTS)):
             of_router[row.router_id].append(row.port_id)
         hosts = _hosts_of(connection, [key for several in of_router.values() for key in several])
-        reports = self._reports(connection, {host for some in hosts.values() for host in some})
+        reports = self.reports(connection, {host for some in hosts.values() for host in some}, hosts.keys())
         found: list[Object] = []
         for key in seen:
             where = {host for port in of_router[key] for host in hosts[port]}
@@ -95,7 +98,7 @@ class RatesApi:
         return found
 
     def _of_host(self, connection: Connection, host: str) -> Object:
-        reports = self._reports(connection, [host]).get(host, [])
+        reports = self.reports(connection, [host], None).get(host, [])
         named = busiest(reports, MAX_IDS)
         hosts = _hosts_of(connection, named)
         own = [key for key in named if host in hosts[key]]
@@ -105,13 +108,18 @@ class RatesApi:
             "tunnels": [{"address": each, "samples": tunnel_series(reports, each)} for each in addresses[:MAX_HOSTS]],
         }
 
-    def _reports(self, connection: Connection, hosts: Collection[str]) -> dict[str, list[HostReport]]:
-        """What these hosts have reported lately."""
+    def reports(
+        self, connection: Connection, hosts: Collection[str], ports_asked: Collection[str] | None
+    ) -> dict[str, list[HostReport]]:
+        """What these hosts have reported lately of these ports; None: of all, and of tunnels."""
         rows = sa.select(host_rates).where(host_rates.c.at > int(self.clock()) - WINDOW)
         found: defaultdict[str, list[HostReport]] = defaultdict(list)
         for row in connection.execute(rows.where(host_rates.c.host.in_(sorted(hosts)[:MAX_HOSTS]))):
             stored = _decode(row.counted)
-            found[row.host].append(HostReport(row.host, row.at, row.seconds, stored.ports, stored.tunnels))
+            asked = stored.ports if ports_asked is None else stored.ports.keys() & ports_asked
+            of_ports = {key: _counted(stored.ports[key]) for key in asked}
+            tunnels = {} if ports_asked is not None else {key: _counted(raw) for key, raw in stored.tunnels.items()}
+            found[row.host].append(HostReport(row.host, row.at, row.seconds, of_ports, tunnels))
         return found
 
 
