@@ -130,6 +130,8 @@ class Adapted:
             self._publish(phase, context)
 
     def _publish(self, phase: str, context: DriverContext) -> None:
+        if not callbacks.is_awaited(phase, context):
+            return
         call = self._call(f"{phase} of {context.operation}_{context.kind}", context.current["id"], tx=context.tx)
         self._in_time(replace(call, driver=CALLBACKS), callbacks.publish, phase, context)
 

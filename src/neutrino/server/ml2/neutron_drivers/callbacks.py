@@ -32,7 +32,13 @@ PUBLISHED = {
 SUBPORTS = {"create": events.AFTER_CREATE, "delete": events.AFTER_DELETE}
 PUBLISHED |= {(resources.SUBPORTS, event) for event in SUBPORTS.values()}
 PUBLISHED |= {(resource, events.AFTER_INIT) for resource in (resources.PROCESS, resources.TRUNK_PLUGIN)}
+_subscribed = set[tuple[str, str]]()  # resources and events, of this process
 _subscribe: Callable[..., None] = registry.subscribe
+
+
+def is_awaited(phase: str, context: DriverContext) -> bool:
+    """Whether some driver has subscribed to the change: to make its payload takes milliseconds."""
+    return (RESOURCES[context.kind], EVENTS[phase][context.operation]) in _subscribed
 
 
 def publish(phase: str, context: DriverContext) -> None:
@@ -85,4 +91,5 @@ def _checked_subscribe(callback: Callable[..., Any], resource: str, event: str, 
     if (resource, event) not in PUBLISHED:
         name = f"{getattr(callback, '__module__', '')}.{getattr(callback, '__qualname__', callback)}"
         LOG.warning("%s subscribes to %s of %s, which is never published here", name, event, resource)
+    _subscribed.add((resource, event))
     _subscribe(callback, resource, event, *args, **options)

@@ -5,6 +5,7 @@ Objects are copies: a driver that changes them changes nothing here.
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from functools import cached_property
 from typing import Any
 
 from neutron_lib import context as neutron_context
@@ -59,12 +60,14 @@ def unbound(port: Values) -> Object:
 
 
 class _Context:
-    def __init__(self) -> None:
-        self._plugin_context = neutron_context.get_admin_context()
+    @cached_property
+    def plugin_context(self) -> Any:
+        """Made when a driver asks: neutron-lib evaluates policy rules for it, which takes milliseconds."""
+        return neutron_context.get_admin_context()
 
     @property
-    def plugin_context(self) -> Any:
-        return self._plugin_context
+    def _plugin_context(self) -> Any:
+        return self.plugin_context
 
     @property
     def _plugin(self) -> Any:
@@ -76,7 +79,6 @@ class _Context:
 
 class NetworkContext(_Context, api.NetworkContext):  # type: ignore[misc]
     def __init__(self, current: Values, original: Values | None, segments: Sequence[Segment]) -> None:
-        super().__init__()
         self._current = network_as_neutron(current, segments)
         self._original = None if original is None else as_neutron(original)
         self._given = [segment_dict(segment, current["id"]) for segment in segments]
@@ -102,7 +104,6 @@ class NetworkContext(_Context, api.NetworkContext):  # type: ignore[misc]
 
 class SubnetContext(_Context, api.SubnetContext):  # type: ignore[misc]
     def __init__(self, context: DriverContext) -> None:
-        super().__init__()
         is_external = {"router:external": context.network.get("router:external", False)}
         self._current = is_external | as_neutron(context.current)
         self._original = None if context.original is None else is_external | as_neutron(context.original)
@@ -135,7 +136,6 @@ class PortContext(_Context, api.PortContext):  # type: ignore[misc]
         *,
         to_bind: PortToBind | None = None,
     ) -> None:
-        super().__init__()
         self._current = as_neutron(current)
         self._original = None if original is None else as_neutron(original)
         self._network = network
