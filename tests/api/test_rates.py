@@ -128,6 +128,16 @@ def test_a_router_is_the_sum_of_its_ports(server: Server, admin: Api, reports: R
     assert (found["router_id"], [row[1:3] for row in found["samples"]]) == (router["id"], [[96, 8]])
 
 
+def test_the_reports_of_so_many_hosts_are_read(
+    server: Server, admin: Api, reports: RateReports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neutrino.features.rates.api.MAX_HOSTS", 2)
+    ports = [bound(server, admin, host) for host in ("h1", "h2", "h3")]
+    reports.take([(host, Rates(seconds=30)) for host in ("h1", "h2", "h3")])
+    body = admin.get("/rates", {"port_id": ports}).expect(200).body
+    assert (body["hosts_left"], sorted(len(one["samples"]) for one in body["rates"])) == (1, [0, 1, 1])
+
+
 def test_a_host_with_its_tunnels(server: Server, admin: Api, reports: RateReports) -> None:
     port = bound(server, admin)
     reports.take([("h1", Rates(seconds=30, ports={port: Counted(30)}, tunnels={"192.0.2.9": Counted(60, 30)}))])

@@ -33,7 +33,8 @@ from neutrino.server.db.tables import ports
 from neutrino.server.policy.authorizer import Authorizer
 
 MAX_IDS: Final = 200
-MAX_HOSTS: Final = 500  # whose reports are read for one request
+MAX_HOSTS: Final = 200  # whose reports are read for one request
+MAX_TUNNELS: Final = 500  # of a host
 MAX_PORTS: Final = 5000  # of the routers of one request
 PORT, ROUTER, HOST = "port_id", "router_id", "host"
 RULE, HOST_RULE = "get_rate", "get_rate:host"
@@ -64,25 +65,27 @@ class RatesApi:
                     authorizer.require(context, HOST_RULE, {})
                     answer = self._of_host(connection, keys[0])
                 elif name == ROUTER:
-                    answer = {"rates": self._of_routers(connection, authorizer, context, keys)}
+                    answer = self._of_routers(connection, authorizer, context, keys)
                 else:
-                    answer = {"rates": self._of_ports(connection, authorizer, context, keys)}
-            return Reply(200, {"columns": COLUMNS, "tunnels": [], **answer}, compressible=True)
+                    answer = self._of_ports(connection, authorizer, context, keys)
+            return Reply(200, {"columns": COLUMNS, "tunnels": [], "hosts_left": 0, **answer}, compressible=True)
 
         return [Route("GET", f"{PREFIX}/rates", index)]
 
     def _of_ports(
         self, connection: Connection, authorizer: Authorizer, context: Context, keys: Sequence[str]
-    ) -> list[Object]:
+    ) -> Object:
         rows = connection.execute(sa.select(ports.c.id, ports.c.project_id).where(ports.c.id.in_(keys))).all()
         seen = sorted(row.id for row in rows if authorizer.allows(context, RULE, _owned(row.project_id)))
         hosts = _hosts_of(connection, seen)
-        reports = self.reports(connection, {host for some in hosts.values() for host in some}, hosts.keys())
-        return [{PORT: key, "samples": _samples(reports, hosts[key], [key])} for key in seen]
+        where, left = _bounded(hosts)
+        reports = self.reports(connection, where, hosts.keys())
+        found = [{PORT: key, "samples": _samples(reports, hosts[key], [key])} for key in seen]
+        return {"rates": found, "hosts_left": left}
 
     def _of_routers(
         self, connection: Connection, authorizer: Authorizer, context: Context, keys: Sequence[str]
-    ) -> list[Object]:
+    ) -> Object:
         rows = connection.execute(sa.select(routers.c.id, routers.c.project_id).where(routers.c.id.in_(keys))).all()
         seen = sorted(row.id for row in rows if authorizer.allows(context, RULE, _owned(row.project_id)))
         own = sa.select(router_ports.c.router_id, router_ports.c.port_id).where(router_ports.c.router_id.in_(seen))
@@ -90,12 +93,13 @@ class RatesApi:
         for row in connection.execute(own.order_by(router_ports.c.port_id).limit(MAX_PORTS)):
             of_router[row.router_id].append(row.port_id)
         hosts = _hosts_of(connection, [key for several in of_router.values() for key in several])
-        reports = self.reports(connection, {host for some in hosts.values() for host in some}, hosts.keys())
+        where, left = _bounded(hosts)
+        reports = self.reports(connection, where, hosts.keys())
         found: list[Object] = []
         for key in seen:
-            where = {host for port in of_router[key] for host in hosts[port]}
-            found.append({ROUTER: key, "samples": _samples(reports, where, of_router[key], hosts)})
-        return found
+            own_hosts = {host for port in of_router[key] for host in hosts[port]}
+            found.append({ROUTER: key, "samples": _samples(reports, own_hosts, of_router[key], hosts)})
+        return {"rates": found, "hosts_left": left}
 
     def _of_host(self, connection: Connection, host: str) -> Object:
         reports = self.reports(connection, [host], None).get(host, [])
@@ -105,7 +109,7 @@ class RatesApi:
         addresses = sorted({address for report in reports for address in report.tunnels})
         return {
             "rates": [{PORT: key, "samples": port_series(reports, [key])} for key in own],
-            "tunnels": [{"address": each, "samples": tunnel_series(reports, each)} for each in addresses[:MAX_HOSTS]],
+            "tunnels": [{"address": each, "samples": tunnel_series(reports, each)} for each in addresses[:MAX_TUNNELS]],
         }
 
     def reports(
@@ -114,7 +118,7 @@ class RatesApi:
         """What these hosts have reported lately of these ports; None: of all, and of tunnels."""
         rows = sa.select(host_rates).where(host_rates.c.at > int(self.clock()) - WINDOW)
         found: defaultdict[str, list[HostReport]] = defaultdict(list)
-        for row in connection.execute(rows.where(host_rates.c.host.in_(sorted(hosts)[:MAX_HOSTS]))):
+        for row in connection.execute(rows.where(host_rates.c.host.in_(sorted(hosts)))):
             stored = _decode(row.counted)
             asked = stored.ports if ports_asked is None else stored.ports.keys() & ports_asked
             of_ports = {key: _counted(stored.ports[key]) for key in asked}
@@ -153,6 +157,12 @@ def _hosts_of(connection: Connection, keys: Sequence[str]) -> dict[str, set[str]
         for key, hosts in [*several.replicated.items(), *several.distributed.items()]:
             found[key] |= hosts
     return found
+
+
+def _bounded(hosts: Mapping[str, Collection[str]]) -> tuple[list[str], int]:
+    """The hosts whose reports are read, and the number of the others: a distributed router may be on all hosts."""
+    every = sorted({host for some in hosts.values() for host in some})
+    return every[:MAX_HOSTS], max(0, len(every) - MAX_HOSTS)
 
 
 def _owned(project_id: str) -> Object:
