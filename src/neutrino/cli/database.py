@@ -68,6 +68,10 @@ def database(args: argparse.Namespace) -> int | None:
     from neutrino.server import features
     from neutrino.server.quota.plugin import recount
 
+    if args.action == "check-upgrade":
+        from neutrino.cli.upgrade import check_upgrade
+
+        return check_upgrade(args)
     conf = read_configuration(args)
     if args.action == "verify":
         return verify(conf)

@@ -88,6 +88,8 @@ def build_parser() -> Parser:
     db = parser.add_command("db", parents=[config], help="maintain the database")
     db.add_actions(
         {
+            "check-upgrade": "say what would stop or surprise an upgrade to this release; exit status 1 if there is "
+            "something, 3 if the database cannot be read",
             "upgrade": "upgrade the schema to that of this release; make a backup first",
             "version": "print the version of the schema, and the one that this release needs",
             "recount": "count objects again for quotas, and correct counters; servers may run meanwhile",
@@ -96,6 +98,7 @@ def build_parser() -> Parser:
         }
     )
 
+    db.add_argument("--json", action="store_true", help="check-upgrade: print JSON")
     parser.add_command("feed", parents=[config], help="run the feed for the host agents as a separate process")
 
     host = parser.add_command("host", parents=[config], help="manage the credentials of hosts for the feed")
