@@ -76,23 +76,24 @@ class Placement(TemporaryServer):
         self.ask("PUT", f"/resource_providers/{provider}/inventories", written)
         return str(provider)
 
-    def candidates(self, *groups: dict[str, Any]) -> list[Any]:
-        """Allocations that fit for an instance with the groups of its ports' requests."""
+    def candidates(self, *groups: dict[str, Any], below: str = "") -> list[Any]:
+        """Allocations that fit for an instance with the groups of its ports' requests, on any compute node or on one."""
         query = ["resources=VCPU:1", "group_policy=none"]
+        if below:
+            (node,) = self.ask("GET", f"/resource_providers?name={below}")["resource_providers"]
+            query.append(f"in_tree={node['uuid']}")
         for group in groups:
             key = group["id"]
-            query.append(
-                f"resources_{key}=" + ",".join(f"{name}:{amount}" for name, amount in group["resources"].items())
-            )
-            query.append(f"required_{key}=" + ",".join(group["required"]))
+            amounts = ",".join(f"{name}:{amount}" for name, amount in group["resources"].items())
+            query += [f"resources_{key}={amounts}", f"required_{key}={','.join(group['required'])}"]
         return list(self.ask("GET", "/allocation_candidates?" + "&".join(query))["allocation_requests"])
 
-    def allocate(self, instance: str, *groups: dict[str, Any]) -> dict[str, str]:
-        """Allocate the first fit for an instance; returns the provider of each group, as in binding profiles."""
-        found = self.candidates(*groups)[0]
-        consumer = {"project_id": "p", "user_id": "u", "consumer_generation": None}
+    def allocate(self, instance: str, *groups: dict[str, Any], project: str, below: str) -> dict[str, str]:
+        """Allocate for an instance on a compute node; returns the provider of each group, as in binding profiles."""
+        found = self.candidates(*groups, below=below)[0]
+        consumer = {"project_id": project, "user_id": "u", "consumer_generation": None}
         self.ask("PUT", f"/allocations/{instance}", {"allocations": found["allocations"], **consumer})
-        return {key: providers[0] for key, providers in found["mappings"].items() if key}
+        return {key.removeprefix("_"): providers[0] for key, providers in found["mappings"].items() if key}
 
     # --- what there is ----------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ A feature asks for a `Call`, which sends one request and gives status and body; 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from neutrino.configuration.options import Configuration
@@ -44,6 +44,14 @@ def vnic_type_trait(vnic_type: str) -> str:
 def trait(name: str) -> str:
     """A custom trait: capital letters, digits and underscores."""
     return "CUSTOM_" + re.sub(r"[^0-9A-Z]+", "_", name.upper())
+
+
+def networks(mappings: object) -> Iterator[tuple[str, str]]:
+    """Physical networks with their devices, as agents report them: one each for Open vSwitch, several for SR-IOV."""
+    for network, devices in mappings.items() if isinstance(mappings, Mapping) else ():
+        for device in devices if isinstance(devices, list) else [devices]:
+            if isinstance(network, str) and isinstance(device, str):
+                yield network, device
 
 
 def caller(

@@ -7,8 +7,7 @@
 Ids and names are Neutron's, so those that it has made are kept, with what is allocated on them.
 """
 
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated
 
@@ -16,7 +15,7 @@ import msgspec
 
 from neutrino.model.objects import Object, Values
 from neutrino.server.ml2.driver_api import ResourceProviders
-from neutrino.server.placement import TUNNEL_TRAIT, physical_network_trait, vnic_type_trait
+from neutrino.server.placement import TUNNEL_TRAIT, networks, physical_network_trait, vnic_type_trait
 
 MAX_DEVICES = 100  # of a host: what a report costs is bounded
 LARGEST = 2**31 - 1
@@ -79,17 +78,9 @@ class Tree:
         """Whether a provider is one of this agent's, of now or before, by its id, which follows from its name."""
         first = f"{self.hypervisor}:{self.support.agent_type}"
         if name == first:
-            return provider_id == agent_provider(self.support, self.hypervisor)
+            return provider_id == self.support.of_agent(self.hypervisor)
         device = name.removeprefix(f"{first}:")
-        return device != name and provider_id == device_provider(self.support, self.hypervisor, device)
-
-
-def agent_provider(support: ResourceProviders, hypervisor: str) -> str:
-    return str(uuid.uuid5(support.namespace, hypervisor))
-
-
-def device_provider(support: ResourceProviders, hypervisor: str, device: str) -> str:
-    return str(uuid.uuid5(support.namespace, f"{hypervisor}:{device}"))
+        return device != name and provider_id == self.support.of_device(self.hypervisor, device)
 
 
 def parse(configurations: Object) -> Reported:
@@ -117,13 +108,13 @@ def trees(support: ResourceProviders, host: str, configurations: Object) -> list
 
 def _tree(support: ResourceProviders, hypervisor: str, host: str, reported: Reported, configurations: Object) -> Tree:
     vnic_types = frozenset(map(vnic_type_trait, support.vnic_types))
-    agent = agent_provider(support, hypervisor)
+    agent = support.of_agent(hypervisor)
     first = f"{hypervisor}:{support.agent_type}"
     packets = _packets(reported).get(hypervisor, {})
     values = reported.resource_provider_packet_processing_inventory_defaults
     devices = [
         Provider(
-            device_provider(support, hypervisor, device),
+            support.of_device(hypervisor, device),
             f"{first}:{device}",
             agent,
             vnic_types | _network_traits(device, reported, configurations.get(support.mappings)),
@@ -157,14 +148,6 @@ def _inventories(
 def _network_traits(device: str, reported: Reported, mappings: object) -> frozenset[str]:
     found = {physical_network_trait(network) for network, one in networks(mappings) if one == device}
     return frozenset(found | ({TUNNEL_TRAIT} if device == reported.tunnelled_network_rp_name else set()))
-
-
-def networks(mappings: object) -> Iterator[tuple[str, str]]:
-    """Physical networks with their devices: one each for Open vSwitch, several for SR-IOV."""
-    for network, devices in mappings.items() if isinstance(mappings, Mapping) else ():
-        for device in devices if isinstance(devices, list) else [devices]:
-            if isinstance(network, str) and isinstance(device, str):
-                yield network, device
 
 
 def claims_other_host(hypervisor: str, host: str) -> bool:

@@ -1,6 +1,6 @@
 """API errors of QoS policies and rules. Names and statuses are those of Neutron, because clients match on them."""
 
-from neutrino.server.errors import ApiError, Conflict, Forbidden, InUse, NotFound
+from neutrino.server.errors import ApiError, Conflict, Forbidden, HTTPServiceUnavailable, InUse, NotFound
 
 
 # A class per line, as in `server/errors.py`.
@@ -18,6 +18,17 @@ class QoSRuleParameterConflict(Conflict):
 class QosRuleNotSupported(Conflict): template = "QoS rules of type {rule_type} are not supported by port {port_id}."
 class PolicyRemoveAuthorizationError(Forbidden):
     template = "QoS policy {policy_id} was set by an administrator: this project cannot remove it."
+class QosPlacementAllocationUpdateConflict(Conflict):
+    template = "Placement does not change what instance {consumer} has allocated for port {port_id}: {reason}"
+class PlacementUnavailable(HTTPServiceUnavailable):
+    template = "Placement, which has allocated the minimums of port {port_id}, cannot be reached: try again."
+class QosNetworkPolicyTrackedInPlacement(ApiError):
+    status = 501
+    type = "NotImplementedError"
+    template = (
+        "Placement has allocated the minimums of port {port_id} by the QoS policy of network {network_id}: it cannot be"
+        " changed. Set another policy on the port first."
+    )
 class QosRuleTrackedInPlacement(ApiError):
     status = 501
     type = "NotImplementedError"  # as in Neutron

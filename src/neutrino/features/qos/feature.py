@@ -1,6 +1,9 @@
 """QoS policies and rules, and what they add to networks, ports, floating IPs and gateways."""
 
-from neutrino.features.qos import takeover
+from collections.abc import Sequence
+
+from neutrino.features.qos import allocations, takeover
+from neutrino.features.qos.allocations import Allocations
 from neutrino.features.qos.attributes import NETWORK_ATTRIBUTES, PORT_ATTRIBUTES
 from neutrino.features.qos.feed import FEED
 from neutrino.features.qos.policies import Policies
@@ -9,8 +12,10 @@ from neutrino.features.qos.rules import RuleAliases, Rules, RuleTypes
 from neutrino.features.qos.support import RuleSupport
 from neutrino.features.qos.trace import read_part
 from neutrino.features.qos.use import SHAREABLE, VIEW, check_routed
+from neutrino.server import placement
 from neutrino.server.api.definition import Extension
 from neutrino.server.features import Feature
+from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.deprecated import tag_rules
 from neutrino.server.policy.rules import ADMIN, ADMIN_OR_MANAGER, PARENT_READER, READER, any_of, crud, setting, tags
 from neutrino.server.services import ResourcePlugin, Services
@@ -45,6 +50,7 @@ def build(services: Services) -> ResourcePlugin:
     of_routers = _OF_ROUTERS if "router" in services.conf.service_plugins else ()
     return ResourcePlugin(
         extensions=[Extension(*words) for words in of_routers],
+        ports=_port_uses(services),
         collections=(
             (QOS_POLICY, Policies(db, VIEW, services.quotas)),
             *((resource, rules[type_]) for type_, resource in QOS_RULES.items()),
@@ -52,6 +58,15 @@ def build(services: Services) -> ResourcePlugin:
             (QOS_RULE_TYPE, RuleTypes(support)),
         ),
     )
+
+
+def _port_uses(services: Services) -> Sequence[PortUse]:
+    conf = services.conf
+    if not placement.guarantees(conf):
+        return ()
+    purpose, timeout = "change allocations of instances", allocations.TIMEOUT
+    call = placement.caller(conf, placement.SECTION, "placement", allocations.VERSION, purpose, timeout)
+    return (PortUse(changes=Allocations(call).changed),)
 
 
 FEATURES = (

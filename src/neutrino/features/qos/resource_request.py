@@ -6,6 +6,7 @@ is the same as long as port and rules are: Nova writes it into the binding profi
 
 import uuid
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -29,6 +30,8 @@ _RESOURCES = {
         ANY: "NET_PACKET_RATE_KILOPACKET_PER_SEC",
     },
 }
+RESOURCES = frozenset(name for names in _RESOURCES.values() for name in names.values())
+_AMOUNTS = {MINIMUM_BANDWIDTH: "min_kbps", MINIMUM_PACKET_RATE: "min_kpps"}
 _RULES = sa.select(qos_policies.c.id, qos_policies.c.rules).where(
     qos_policies.c.id.in_(sa.bindparam("ids", expanding=True))
 )
@@ -43,20 +46,34 @@ def resource_request(port_id: str, vnic_type: str, rules: Rules, physical_networ
     """The request of a port whose policy has these rules; `physical_network` of the network's first segment."""
     network = TUNNEL_TRAIT if physical_network is None else physical_network_trait(physical_network)
     vnic = vnic_type_trait(vnic_type)
-    groups = []
     # Packets are counted by the switch of the host, whichever network they are on.
-    for type_, amount, traits in (
-        (MINIMUM_BANDWIDTH, "min_kbps", [network, vnic]),
-        (MINIMUM_PACKET_RATE, "min_kpps", [vnic]),
-    ):
+    required = {MINIMUM_BANDWIDTH: [network, vnic], MINIMUM_PACKET_RATE: [vnic]}
+    groups = [
+        {"id": group.id, "required": required[type_], "resources": group.resources}
+        for type_, group in groups_of(port_id, rules).items()
+    ]
+    if not groups:
+        return None
+    return {"request_groups": groups, "same_subtree": [group["id"] for group in groups]}
+
+
+class Group(NamedTuple):
+    """What a port needs of one resource provider."""
+
+    id: str
+    resources: dict[str, int]
+
+
+def groups_of(port_id: str, rules: Rules) -> dict[str, Group]:
+    """The groups of a port's minimums by the type of their rules; bandwidth first."""
+    found = {}
+    for type_, amount in _AMOUNTS.items():
         minimums = [rule for rule in rules if rule["type"] == type_]
         if minimums:
             key = uuid.uuid5(uuid.UUID(port_id), ":".join(rule["id"] for rule in minimums))
             resources = {_RESOURCES[type_][rule["direction"]]: rule[amount] for rule in minimums}
-            groups.append({"id": str(key), "required": traits, "resources": resources})
-    if not groups:
-        return None
-    return {"request_groups": groups, "same_subtree": [group["id"] for group in groups]}
+            found[type_] = Group(str(key), resources)
+    return found
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -109,6 +109,13 @@ class ResourceProviders:
     vnic_types: frozenset[str]
     mappings: str  # key of the agents' configurations: the devices of physical networks
 
+    def of_agent(self, hypervisor: str) -> str:
+        """The id of an agent's provider below that of a compute node."""
+        return str(uuid.uuid5(self.namespace, hypervisor))
+
+    def of_device(self, hypervisor: str, device: str) -> str:
+        return str(uuid.uuid5(self.namespace, f"{hypervisor}:{device}"))
+
 
 @runtime_checkable
 class HasProviders(Protocol):

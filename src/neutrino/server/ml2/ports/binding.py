@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 
 from neutrino.model.objects import Object, Values
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import as_row
+from neutrino.server.db.objects import as_row, encode
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.ipam.allocation import DHCP_OWNER
@@ -29,7 +29,7 @@ from neutrino.server.ml2.driver_api import (
     PortToBind,
     Segment,
 )
-from neutrino.server.ml2.ports import provisioning
+from neutrino.server.ml2.ports import allocations, provisioning
 from neutrino.server.ml2.ports.hardware import own_profile
 from neutrino.server.ml2.ports.lease_providers import has_live_provider
 from neutrino.server.ml2.segments import read_segments
@@ -104,6 +104,13 @@ class Binder:
             tx.write(sa.insert(t.port_bindings).values(as_row(t.port_bindings, binding_row(port, binding))))
         provisioning.block(tx, port["id"], self._components(tx.connection, port, binding))
 
+    def store_profile(self, tx: Transaction, before: Object, after: Object) -> None:
+        """Write a changed profile of the active binding, which stays as it is."""
+        profile = own_profile(after)
+        if profile != own_profile(before):
+            of_port = t.port_bindings.c.port_id == after["id"], t.port_bindings.c.status == "ACTIVE"
+            tx.write(sa.update(t.port_bindings).where(*of_port).values(profile=encode(profile)))
+
     def _components(self, connection: Connection, port: Object, binding: Binding) -> list[str]:
         if not binding.is_bound or binding.is_active:
             return []
@@ -140,7 +147,11 @@ def binding_row(port: Values, binding: Binding, status: str = "ACTIVE") -> Objec
 
 def bind(port: PortToBind, drivers: Sequence[Any]) -> Binding:
     """Ask the drivers in order, level by level."""
-    return _bind_level(port, drivers, ()) or FAILED
+    bound = _bind_level(port, drivers, ())
+    if bound is None and (providers := allocations.allocated(port.profile)):
+        text = "port %s is not bound on %s: no agent there has the resource providers %s with a segment of its network"
+        LOG.warning(text, port.port.get("id"), port.host, ", ".join(sorted(providers)))
+    return bound or FAILED
 
 
 def _bind_level(port: PortToBind, drivers: Sequence[Any], above: Levels) -> Binding | None:
@@ -151,8 +162,11 @@ def _bind_level(port: PortToBind, drivers: Sequence[Any], above: Levels) -> Bind
         bind_port = getattr(driver, "bind_port", None)
         if bind_port is None or _would_repeat(driver.name, port, above):
             continue
+        asked = allocations.restricted(port, driver)
+        if asked is None:
+            continue
         try:
-            answer = bind_port(port)
+            answer = bind_port(asked)
         except Exception:
             LOG.exception("mechanism driver %s failed to bind port %s", driver.name, port.port.get("id"))
             continue

@@ -381,6 +381,8 @@ class Ports:
                     use.on_bind(tx, before)
             if binding is not None:
                 self.binder.store(tx, now, binding)
+            else:
+                self.binder.store_profile(tx, before, now)
             self.extensions.store("port", tx, now, before)
 
         return PendingWrite(DriverContext("update", "port", now, before, network=network), write)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.api import types as t
+from neutrino.server.ml2.ports.allocations import allocated
+from neutrino.server.placement import ALLOCATION
 
 NAMES = ("numa_affinity_policy", "device_profile", "hints", "trusted", "hardware_offload_type")
 PROFILE, VNIC_TYPE = "binding:profile", "binding:vnic_type"
@@ -48,13 +50,17 @@ def own_profile(port: Values) -> Object:
 
 
 def is_bound_differently(before: Values, after: Values) -> bool:
-    """Whether an update needs another binding. `trusted` alone does not: the instance would lose its connection."""
+    """Whether an update needs another binding: the instance loses its connection.
+
+    `trusted` alone does not, nor do other groups of an allocation on the same providers.
+    """
     if any(after[name] != before[name] for name in BINDING_NAMES):
         return True
-    if before["trusted"] == after["trusted"]:
-        return bool(after[PROFILE] != before[PROFILE])
-    profiles = ({key: value for key, value in port[PROFILE].items() if key != TRUSTED} for port in (before, after))
-    return next(profiles) != next(profiles)
+    if before[PROFILE] == after[PROFILE]:
+        return False
+    ignored = {ALLOCATION} | ({TRUSTED} if before["trusted"] != after["trusted"] else set())
+    profiles = ({key: value for key, value in port[PROFILE].items() if key not in ignored} for port in (before, after))
+    return next(profiles) != next(profiles) or allocated(before[PROFILE]) != allocated(after[PROFILE])
 
 
 def device_mac(port: Values) -> str | None:
