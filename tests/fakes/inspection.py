@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from neutrino.dataplane.inspection.api import InspectionError, Route, TrackedConnection, Tuple5
+from neutrino.dataplane.iptables.api import SavedRules
 from neutrino.dataplane.openflow.trace import SwitchPort
 
 
@@ -19,6 +20,7 @@ class FakeInspection:
     routes: dict[tuple[str, str], Route] = dataclasses.field(default_factory=dict)  # by namespace and destination
     resolved: dict[tuple[str, str], dict[str, str]] = dataclasses.field(default_factory=dict)  # by namespace and device
     rulesets: dict[str, Sequence[Mapping[str, Any]]] = dataclasses.field(default_factory=dict)
+    saved: dict[tuple[str, int], tuple[SavedRules, ...]] = dataclasses.field(default_factory=dict)
     tracked: dict[str, tuple[TrackedConnection, ...]] = dataclasses.field(default_factory=dict)
     down: str = ""
     asked: list[tuple[str, str]] = dataclasses.field(default_factory=list)
@@ -44,6 +46,9 @@ class FakeInspection:
 
     def ruleset(self, namespace: str) -> Sequence[Mapping[str, Any]]:
         return self.rulesets.get(namespace, ())
+
+    def iptables(self, namespace: str, family: int) -> tuple[SavedRules, ...]:
+        return self.saved.get((namespace, family), ())
 
     def connections(self, namespace: str, packet: Tuple5) -> tuple[TrackedConnection, ...]:
         return tuple(each for each in self.tracked.get(namespace, ()) if packet in (each.original, each.reply))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.lab_trace import OUTSIDE
-from tests.support.trace_situations import table
+from tests.support.trace_situations import firewalls, table
 from tests.support.trace_situations.table import SITUATIONS, S
 
 PAGE = Path(__file__).parents[2] / "docs" / "trace.md"
@@ -26,6 +26,7 @@ TITLES = {
     "The outside": table.OUTSIDES,
     "Routes": table.ROUTES,
     "Firewall groups, and security groups behind routers": table.FIREWALLS,
+    "Firewall groups on distributed routers": firewalls.DISTRIBUTED,
     "VPN": table.VPN,
     "Faults": table.FAULTS,
 }

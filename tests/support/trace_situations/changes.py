@@ -93,8 +93,8 @@ def spare_port(network_name: str = "blue", **values: Any) -> Change:
     return change
 
 
-def firewall(where: str, action: str = "deny", **rule: Any) -> Change:
-    """A firewall group with one ingress rule, and everything else allowed, on an instance or on `ROUTER/NETWORK`."""
+def firewall(where: str, action: str = "deny", direction: str = "ingress", **rule: Any) -> Change:
+    """A firewall group with one rule, and everything else allowed, on an instance or on `ROUTER/NETWORK`."""
 
     @contextlib.contextmanager
     def change(site: Site) -> Iterator[None]:
@@ -112,7 +112,8 @@ def firewall(where: str, action: str = "deny", **rule: Any) -> Change:
                 )["id"]
                 for rules in ([first["id"], rest["id"]], [rest["id"]])
             ]
-            sides = {"ingress_firewall_policy_id": policies[0], "egress_firewall_policy_id": policies[1]}
+            with_rule, without = policies if direction == "ingress" else reversed(policies)
+            sides = {"ingress_firewall_policy_id": with_rule, "egress_firewall_policy_id": without}
             group = stack.enter_context(
                 created(lab, "fwaas/firewall_groups", "firewall_group", name="group", ports=[at], **sides)
             )

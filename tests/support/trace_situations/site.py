@@ -4,6 +4,7 @@ blue                  a, near on h1; far, ear on h2; free on h1 and ear without 
 tagged                a VLAN of a physical network: tagged1 on h1, tagged2 on h2
 alone                 of type local: alone1 on h1, alone2 on h2
 KIND-left, -right     for each kind of router: an instance on h3 and one on h2, which has a floating IP
+dvr-, dvr-ha-beside   on the network of -right, on h3, the host of -left
 legacy-left           keeper on h1 with the address of `vip`, a port that reserves it, and is behind a floating IP
 legacy-right          gate on h1, without port security, with addresses behind it
 island, shore         a router without a gateway; lonely: no router; red, green: one between two address scopes
@@ -165,6 +166,8 @@ def _routed(site: Site) -> list[Spec]:
             Spec(f"{kind}-{side}", net, host, [site.groups["open"]])
             for side, net, host in zip(("left", "right"), networks, ("h3", "h2"), strict=True)
         ]
+        if attributes["distributed"]:
+            specs.append(Spec(f"{kind}-beside", networks[1], "h3", [site.groups["open"]]))
     specs.append(Spec("gate", site.networks["legacy-right"], "h1", values=UNSECURED))
     return specs
 

@@ -10,7 +10,7 @@ from tests.support.lab_guests import allow
 from tests.support.lab_trace import OUTSIDE, PING, PING6, UNKNOWN, Packet, Situation, pings, tcp, udp
 from tests.support.routing_lab import MACHINE
 from tests.support.trace_situations import changes as c
-from tests.support.trace_situations import faults
+from tests.support.trace_situations import faults, firewalls
 from tests.support.trace_situations.site import BEHIND, BEYOND, KINDS, PAIRED, UNLISTED, Site
 
 S = Situation[Site]
@@ -446,5 +446,5 @@ FAULTS = [
 ]
 SITUATIONS: Final[tuple[S, ...]] = (
     *(*ONE_NETWORK, *GUARDS, *RULES, *STATES, *VIRTUAL_ADDRESSES),
-    *(*ROUTERS, *OUTSIDES, *ROUTES, *FIREWALLS, *VPN, *FAULTS),
+    *(*ROUTERS, *OUTSIDES, *ROUTES, *FIREWALLS, *firewalls.DISTRIBUTED, *VPN, *FAULTS),
 )

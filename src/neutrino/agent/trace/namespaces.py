@@ -19,10 +19,12 @@ import msgspec
 from neutrino.agent.l3.services.charon.render import CHARON_TABLE
 from neutrino.agent.trace.netfilter import nft
 from neutrino.agent.trace.netfilter.connections import TracedConnections, choose
+from neutrino.agent.trace.netfilter.xtables import AllRules
 from neutrino.agent.trace.owners import NOBODY, Owner
 from neutrino.agent.trace.packets import WITH_PORTS, connection_tuple, describe, version
 from neutrino.agent.trace.switch import SwitchState
 from neutrino.agent.trace.trail import AtDevice, AtSwitch, Place, Trail
+from neutrino.dataplane.conntrack.api import ICMP, ICMPV6
 from neutrino.dataplane.inspection.api import Inspection, Route, TrackedConnection
 from neutrino.dataplane.netlink.api import Netlink
 from neutrino.dataplane.netlink.values import HOST, Device, NamespaceState
@@ -56,7 +58,7 @@ class _Passage:
     namespace: str
     owner: Owner
     state: NamespaceState
-    rules: nft.Rules
+    rules: AllRules
     packet: Packet
     seen: nft.NftPacket  # the packet as rules see and change it
     connection: TrackedConnection | None
@@ -107,7 +109,9 @@ class NamespaceWalk:
     def _enter(self, at: AtDevice, owner: Owner, state: NamespaceState, trail: Trail) -> _Passage:
         packet = at.packet
         own = connection_tuple(packet)
-        actual = self.inspection.connections(at.namespace, own)
+        # Each ping has an identifier of its own, which a trace does not have: it is not part of an earlier one.
+        is_echo = packet.protocol in (ICMP, ICMPV6)
+        actual = () if is_echo else self.inspection.connections(at.namespace, own)
         remembered = self.connections.find(at.namespace, own)
         connection, reply = choose(actual, remembered, own, reply=packet.reply)
         flags = _SYN | (_ACK if packet.reply else 0)
@@ -131,7 +135,8 @@ class NamespaceWalk:
             found.ct_status |= nft.SOURCE_NAT if connection.source_translated else 0
             kind = "an existing connection" if connection in actual else "the connection of the first packet"
             trail.observe("conntrack", at.namespace, "forward", owner=owner, note=f"belongs to {kind}")
-        rules = nft.Rules(self.inspection.ruleset(at.namespace))
+        saved = self.inspection.iptables(at.namespace, found.version)
+        rules = AllRules(self.inspection.ruleset(at.namespace), saved)
         return _Passage(at.namespace, owner, state, rules, packet, found, connection, trail, packet)
 
     # --- rules --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from neutrino.dataplane.iptables.api import SavedRules
 from neutrino.dataplane.openflow.trace import SwitchPort
 from neutrino.model.objects import Values
 
@@ -94,6 +95,10 @@ class Inspection(Protocol):
 
     def ruleset(self, namespace: str) -> Ruleset:
         """All nft tables of the namespace, those of others included."""
+        ...
+
+    def iptables(self, namespace: str, family: int) -> tuple[SavedRules, ...]:
+        """The rules of both variants of iptables in the namespace; without a variant that has none."""
         ...
 
     def connections(self, namespace: str, packet: Tuple5) -> tuple[TrackedConnection, ...]:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from neutrino.dataplane.inspection import api
+from neutrino.dataplane.iptables.api import SavedRules
+from neutrino.dataplane.iptables.variants import LEGACY, NFT, read_saved
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.openflow.trace import SwitchPort, parse_ports
@@ -115,6 +117,13 @@ class RealInspection:
         except (ValueError, KeyError) as error:
             raise api.InspectionError(f"{namespace}: nft printed no list of rules: {error}") from error
         return found
+
+    def iptables(self, namespace: str, family: int) -> tuple[SavedRules, ...]:
+        try:
+            found = [read_saved(self.namespaces, namespace, family, variant) for variant in (LEGACY, NFT)]
+        except (ProgramError, NetlinkError) as error:
+            raise api.InspectionError(f"{namespace or 'host'}: {error}") from error
+        return tuple(each for each in found if each is not None)
 
     def connections(self, namespace: str, packet: api.Tuple5) -> tuple[api.TrackedConnection, ...]:
         if shutil.which("conntrack") is None:

@@ -51,6 +51,15 @@ Tables = Mapping[str, Chains]
 
 
 @dataclasses.dataclass(frozen=True)
+class SavedRules:
+    """All rules of one variant of iptables: both may be in use, and packets pass the rules of both."""
+
+    variant: str  # "legacy", or "nft": these are nft tables too
+    tables: Tables
+    policies: Mapping[str, Mapping[str, str]]  # of the kernel's chains, by table
+
+
+@dataclasses.dataclass(frozen=True)
 class AddressSet:
     """A set of addresses and prefixes of one family."""
 
@@ -94,6 +103,18 @@ def parse_rules(saved: str) -> dict[str, dict[str, tuple[Rule, ...]]]:
             _, chain, *rest = line.split(" ", 2)
             chains.setdefault(chain, []).append(Rule(rest[0] if rest else ""))
     return {table: {name: tuple(rules) for name, rules in held.items()} for table, held in tables.items()}
+
+
+def parse_policies(saved: str) -> dict[str, dict[str, str]]:
+    """The policies of the kernel's own chains, by table, in the output of `iptables-save`."""
+    policies: dict[str, dict[str, str]] = {}
+    table = ""
+    for line in saved.splitlines():
+        if line.startswith("*"):
+            table = line[1:].strip()
+        elif line.startswith(":") and (words := line[1:].split())[1:2] not in ([], ["-"]):
+            policies.setdefault(table, {})[words[0]] = words[1]
+    return policies
 
 
 def without_neutron(saved: str) -> str:

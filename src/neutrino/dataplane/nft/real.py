@@ -6,7 +6,10 @@ of it nft's own. Text goes in on standard input, and everything in one run is on
 
 import dataclasses
 import json
+from collections.abc import Mapping
+from typing import Any
 
+from neutrino.dataplane.iptables.variants import dropping_tables
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.nft.api import (
@@ -25,6 +28,7 @@ from neutrino.dataplane.program import ProgramError, run_program
 from neutrino.model.objects import Object
 
 _DROPS = frozenset({"drop", "reject"})  # statements
+_XT_DROPS = ("REJECT", "TARPIT")  # targets of iptables that nft does not have
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +52,12 @@ class RealNft:
                 case {"chain": {"family": family, "table": table, "policy": "drop"}} if table not in NAMES:
                     found.add(f"{family} {table}")
                 case {"rule": {"family": family, "table": table, "expr": expressions}} if table not in NAMES:
-                    if any(_DROPS & each.keys() for each in expressions if isinstance(each, dict)):
+                    if any(_drops(each) for each in expressions if isinstance(each, dict)):
                         found.add(f"{family} {table}")
+        try:
+            found.update(dropping_tables(self.namespaces, namespace))
+        except (ProgramError, NetlinkError) as error:
+            raise NftError(f"{namespace or 'host'}: {error}") from error
         return tuple(sorted(found))
 
     def apply(self, namespace: str, plan: TablePlan) -> None:
@@ -72,6 +80,10 @@ class RealNft:
             return self.namespaces.run(namespace, lambda: run_program(["nft", *arguments], text))
         except (ProgramError, NetlinkError) as error:
             raise NftError(f"{namespace or 'host'}: {error}") from error
+
+
+def _drops(expression: Mapping[str, Any]) -> bool:
+    return bool(_DROPS & expression.keys()) or expression.get("xt", {}).get("name") in _XT_DROPS
 
 
 def _render(plan: TablePlan) -> str:

@@ -12,8 +12,8 @@ from typing import Final
 
 from neutrino.dataplane.iptables.api import AddressSet, Chains, Rule
 
-ACCEPT, DROP, RETURN = "ACCEPT", "DROP", "RETURN"
-_TERMINAL: Final = (ACCEPT, DROP, "REJECT")
+ACCEPT, DROP, REJECT, RETURN = "ACCEPT", "DROP", "REJECT", "RETURN"
+_TERMINAL: Final = (ACCEPT, DROP, REJECT)
 _PROTOCOLS: Final = {
     "tcp": 6,
     "udp": 17,
@@ -25,12 +25,14 @@ _PROTOCOLS: Final = {
     "udplite": 136,
 }
 _WITHOUT_VALUE: Final = ("--physdev-is-in", "--physdev-is-out", "--physdev-is-bridged")
+_TWO_VALUES: Final = ("--match-set", "--tcp-flags")
+_FLAGS: Final = {"FIN": 1, "SYN": 2, "RST": 4, "PSH": 8, "ACK": 16, "URG": 32, "ALL": 63, "NONE": 0}
 _DEPTH: Final = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class BridgedPacket:
-    """A packet that crosses a Linux bridge, from one of its devices to another."""
+    """A packet that crosses a Linux bridge, from one of its devices to another; or one that is routed."""
 
     mac: str  # of its sender
     source: str
@@ -39,8 +41,10 @@ class BridgedPacket:
     source_port: int = 0
     destination_port: int = 0  # of ICMP: the type
     icmp_code: int = 0
-    device_in: str = ""
+    device_in: str = ""  # "" as of a packet that this machine sends
     device_out: str = ""
+    bridge: str = ""  # that it crosses; empty: it is routed
+    tcp_flags: int = 2
     state: str = "NEW"
     reply: bool = False
     mark: int = 0
@@ -54,12 +58,14 @@ class Verdict:
     unknown: tuple[str, ...] = ()  # matches that are not understood
 
 
-def evaluate(chains: Chains, sets: Mapping[str, AddressSet], start: str, packet: BridgedPacket) -> Verdict:
-    """The verdict of a chain of the kernel; its policy is taken for ACCEPT."""
+def evaluate(
+    chains: Chains, sets: Mapping[str, AddressSet], start: str, packet: BridgedPacket, policy: str = ACCEPT
+) -> Verdict:
+    """The verdict of a chain of the kernel. By its policy, it has no rule."""
     unknown: list[str] = []
     found = _run(chains, sets, start, packet, unknown, 0)
     if found is None:
-        return Verdict(ACCEPT, unknown=tuple(unknown))
+        return Verdict(policy, start if policy != ACCEPT else "", unknown=tuple(unknown))
     return Verdict(found[1].target, *found, tuple(unknown))
 
 
@@ -89,7 +95,7 @@ def _matches(rule: Rule, sets: Mapping[str, AddressSet], packet: BridgedPacket, 
     for negated, option, value in _options(rule.text):
         try:
             found = _match(option, value, sets, packet)
-        except ValueError:
+        except (ValueError, KeyError):
             found = None
         if found is None:
             unknown.append(f"{option} {value}".strip())
@@ -115,7 +121,7 @@ def _options(text: str) -> Iterator[tuple[bool, str, str]]:
         if word in ("-j", "-g"):
             return
         value, place = words[place + 1] if place + 1 < len(words) else "", place + 2
-        if word == "--match-set":  # has a second value
+        if word in _TWO_VALUES:
             value, place = f"{value} {words[place] if place < len(words) else ''}", place + 1
         if word not in ("-m", "--comment"):
             yield negated, word, value
@@ -134,6 +140,12 @@ def _match(option: str, value: str, sets: Mapping[str, AddressSet], packet: Brid
             return value == (packet.device_in if option == "--physdev-in" else packet.device_out)
         case "--physdev-is-in" | "--physdev-is-out" | "--physdev-is-bridged":
             return True
+        case "-i" | "-o":
+            device = packet.bridge or (packet.device_in if option == "-i" else packet.device_out)
+            return device.startswith(value[:-1]) if value.endswith("+") else device == value
+        case "--tcp-flags":
+            looked_at, set_ = (sum(_FLAGS[name] for name in part.split(",")) for part in value.split())
+            return packet.tcp_flags & looked_at == set_
         case "--mac-source":
             return value.lower() == packet.mac.lower()
         case "--sport" | "--dport" | "--sports" | "--dports":
@@ -142,7 +154,7 @@ def _match(option: str, value: str, sets: Mapping[str, AddressSet], packet: Brid
         case "--icmp-type" | "--icmpv6-type":
             kind, _, code = value.partition("/")
             return packet.destination_port == int(kind) and (not code or packet.icmp_code == int(code))
-        case "--ctstate":
+        case "--ctstate" | "--state":
             return packet.state in value.split(",")
         case "--ctdir":
             return packet.reply == (value == "REPLY")
