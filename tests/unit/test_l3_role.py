@@ -428,8 +428,8 @@ def test_tables_of_others_in_a_routers_namespace_are_reported_and_left_alone(tmp
         host.feed.is_synced = True
         host.nft.foreign[NAMESPACE] = ("inet evil",)
         await host.until(lambda: name in host.problems, "it is not reported")
-        assert host.problems[name] == "nft tables that are not this agent's, and drop packets: inet evil"
-        assert f"{name}: nft tables that are not" in (await host.role.find()).plan, "a difference for verify"
+        assert host.problems[name] == "tables that are not this agent's, and drop packets: inet evil"
+        assert f"{name}: tables that are not" in (await host.role.find()).plan, "a difference for verify"
         host.nft.foreign.clear()
         await host.until(lambda: name not in host.problems, "it is reported still")
         host.nft.foreign[NAMESPACE] = ("inet evil",)

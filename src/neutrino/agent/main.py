@@ -342,6 +342,10 @@ def _find_causes(context: RoleContext, sent: State | None, cache: Path) -> list[
 def _query_handlers(context: RoleContext, roles: Sequence[Role]) -> dict[str, Handler]:
     """What the server may ask this host, by the kind of the query."""
     tracer = trace.build(context, roles)
+    if (rules := trace.host_rules(context)) is not None:
+        for role in roles:
+            if isinstance(role, L2Role):
+                role.tunnel_rules = rules.problems
     return {QUERY: typed(Question, tracer.answer)} if tracer is not None else {}
 
 

@@ -142,6 +142,25 @@ def foreign_rule(site: Site) -> Iterator[None]:
         in_router(lab, router, host, "nft", "delete table inet byhand", check=False)
 
 
+def foreign_iptables(program: str) -> Change:
+    """A rule by one of the variants of iptables in a router's namespace."""
+
+    @contextlib.contextmanager
+    def change(site: Site) -> Iterator[None]:
+        router, lab = site.routers["island"], site.lab
+        host, rule = (
+            host_of(lab, router),
+            ("FORWARD", "-p", "icmp", "-m", "comment", "--comment", "theirs", "-j", "REJECT"),
+        )
+        in_router(lab, router, host, program, "-A", *rule)
+        try:
+            yield
+        finally:
+            in_router(lab, router, host, program, "-D", *rule, check=False)
+
+    return change
+
+
 @contextlib.contextmanager
 def missing_route(site: Site) -> Iterator[None]:
     router, lab = site.routers["island"], site.lab

@@ -438,6 +438,11 @@ FAULTS = [
     S("missing flows", "a", "far", PING, "drift", agrees=False, change=faults.without_flows),
     S("a foreign flow", "a", "far", PING, "drift", agrees=False, change=faults.foreign_flow),
     S("a foreign nft table", "island", "shore", PING, "drift", agrees=False, change=faults.foreign_rule),
+    *(
+        S(f"a foreign rule of {program}", "island", "shore", PING, "drift", agrees=False, change=change)
+        for program in ("iptables-legacy", "iptables-nft")
+        for change in (faults.foreign_iptables(program),)
+    ),
     S("a missing route", "island", "shore", PING, "drift", agrees=False, change=faults.missing_route),
     S("missing SNAT rules", "behind", MACHINE, PING, "drift", agrees=False, change=faults.without_translation),
     S("a switch that is down", "a", "far", PING, "dataplane-down", change=faults.switch_down),

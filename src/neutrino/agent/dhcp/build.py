@@ -20,6 +20,7 @@ from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.dataplane.conntrack.kernel import KernelConntrack
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
+from neutrino.dataplane.nft.real import RealNft
 from neutrino.dataplane.process.real import RealProcesses
 from neutrino.errors import RefusedToStart
 from neutrino.model import agents
@@ -48,6 +49,7 @@ def build(context: RoleContext) -> DhcpRole:
         workers=conf.num_sync_threads,
         repair=lambda: context.intervals.repair,
         child_action=conf.agent.check_child_processes_action,
+        foreign_tables=RealNft(namespaces).foreign_drops,
         report_soon=context.report_soon,
     )
 

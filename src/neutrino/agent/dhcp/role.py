@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
-from neutrino.agent.dhcp.network import PortsByNetwork, ServedNetwork, served_network
+from neutrino.agent.dhcp.network import NAMESPACE_PREFIX, PortsByNetwork, ServedNetwork, served_network
 from neutrino.agent.dhcp.reconcile import Reconciler, marked_network
 from neutrino.agent.dhcp.render import daemon_name
 from neutrino.agent.runtime.measures import Measure, of_daemons
@@ -24,6 +24,7 @@ from neutrino.agent.runtime.role import Drift, RoleFeed, described
 from neutrino.agent.runtime.supervisor import RESPAWN, Action, ProcessEvent, Supervisor
 from neutrino.agent.runtime.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
+from neutrino.dataplane.nft.api import NftError
 from neutrino.dataplane.ovsdb.api import OvsdbError
 from neutrino.dataplane.process.api import ProcessError
 from neutrino.feed.state import StateChange
@@ -46,6 +47,8 @@ class DhcpRole:
     repair: Callable[[], float] = lambda: 60.0
     child_action: Literal["respawn", "exit"] = RESPAWN
     report_soon: Callable[[], None] = lambda: None
+    # Tables of others in a namespace that drop packets.
+    foreign_tables: Callable[[str], Sequence[str]] = lambda namespace: ()
     name: str = dataclasses.field(default="dhcp", init=False)
 
     def __post_init__(self) -> None:
@@ -67,6 +70,7 @@ class DhcpRole:
         self._ports = PortsByNetwork()
         # Network → its ports as last reported ready, with the revision and the device id of the DHCP port that served them.
         self._ready: dict[str, dict[str, tuple[int, str]]] = {}
+        self._foreign: dict[str, dict[str, str]] = {}  # network → its problems with rules of others
 
     # --- calls of the agent -----------------------------------------------------------------------------------------
 
@@ -87,7 +91,8 @@ class DhcpRole:
 
     def describe(self) -> Iterable[agents.AgentState]:
         networks = self.feed.state.objects[NETWORK].values()
-        problems = {**self.feed.state.problems_of(NETWORK, PORT), **self._loop.problems}
+        foreign = {name: text for each in self._foreign.values() for name, text in each.items()}
+        problems = {**self.feed.state.problems_of(NETWORK, PORT), **self._loop.problems, **foreign}
         values = {
             agents.NETWORKS: len(networks),
             "subnets": sum(len(network.subnets) for network in networks),
@@ -109,8 +114,30 @@ class DhcpRole:
         return await asyncio.to_thread(self._loop.find, self.name, self._plan)
 
     def _plan(self, network_id: str) -> tuple[list[str], str]:
-        changes, problems = self.reconciler.plan(self._network(network_id))
-        return changes, _text(problems)
+        network = self._network(network_id)
+        changes, problems = self.reconciler.plan(network)
+        foreign = self._find_foreign(network_id) if network.is_served else {}
+        return [*changes, *(f"{name}: {text}" for name, text in foreign.items())], _text(problems)
+
+    def _find_foreign(self, network_id: str) -> dict[str, str]:
+        """Tables of others in the network's namespace that drop packets, as problems. They are left alone."""
+        name = f"{NAMESPACE_PREFIX}{network_id}"
+        try:
+            tables = self.foreign_tables(name)
+        except NftError as error:  # DHCP itself does not need it
+            LOG.warning("%s: rules of others are not known: %s", name, error)
+            return {}
+        what = f"tables that are not this agent's, and drop packets: {', '.join(tables)}"
+        return {f"{agents.FOREIGN}tables in {name}": what} if tables else {}
+
+    def _set_foreign(self, network_id: str, found: dict[str, str]) -> None:
+        if found == self._foreign.get(network_id, {}):
+            return
+        self._foreign.pop(network_id, None)
+        if found:
+            self._foreign[network_id] = found
+            LOG.warning("network %s: %s", network_id, "; ".join(f"{name}: {text}" for name, text in found.items()))
+        self.report_soon()
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -146,6 +173,7 @@ class DhcpRole:
         if not network.is_served:
             await self._supervisor.stop(daemon_name(network_id))  # first, or it would be respawned while it is removed
             await asyncio.to_thread(self.reconciler.remove, network_id)
+            self._set_foreign(network_id, {})
             if self.feed.state.get(NETWORK, network_id) is None:
                 # The network may be scheduled here again: its ports are then reported ready once more.
                 self._ready.pop(network_id, None)
@@ -158,6 +186,7 @@ class DhcpRole:
             if self._loop.is_drift(network_id):
                 DRIFT.inc(self.name)
         self._report_ready(network)
+        self._set_foreign(network_id, await asyncio.to_thread(self._find_foreign, network_id))
         return _text(problems)
 
     def _report_ready(self, network: ServedNetwork) -> None:

@@ -30,6 +30,7 @@ from neutrino.agent.runtime.queue import WorkQueue
 from neutrino.agent.runtime.role import Drift, ObjectStatus, RoleFeed, StatusReports, described, repaired
 from neutrino.agent.runtime.switch import FIRST_RETRY, LONGEST_RETRY, SwitchStarts, subscribe, wait_connected
 from neutrino.agent.runtime.thread_lock import ThreadLock
+from neutrino.dataplane.inspection.api import InspectionError
 from neutrino.dataplane.openflow.api import Flow, OpenFlowError
 from neutrino.dataplane.openflow.watch import OvsWatch
 from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, Snapshot
@@ -69,6 +70,8 @@ class L2Role:
     read_foreign: Callable[[], Mapping[str, Sequence[Flow]]] = dict  # flows of others that are left alone, by bridge
     read_links: Callable[[], tuple[Link, ...]] = lambda: ()
     rates: RateReporter | None = None
+    # What rules of this host drop of tunnels of these kinds between two addresses.
+    tunnel_rules: Callable[[Iterable[str], str, str], Iterable[str]] = lambda kinds, local, peer: ()
 
     def __post_init__(self) -> None:
         self._queue: WorkQueue[str] = WorkQueue(first_delay=FIRST_RETRY, longest_delay=LONGEST_RETRY)
@@ -159,6 +162,7 @@ class L2Role:
             found = await asyncio.to_thread(self.reconciler.find, self._host_state(), complete=self.feed.is_synced)
             foreign = await asyncio.to_thread(self.read_foreign)
             lines = [f"{FOREIGN}flow on {name}: {flow.text()}" for name in foreign for flow in foreign[name]]
+            lines += [f"{FOREIGN}rule: {text}" for text in await asyncio.to_thread(self._dropped_tunnels)]
             return dataclasses.replace(found, plan="\n".join(filter(None, (found.plan, *lines))))
         except OpenFlowError as error:
             return Drift(self.name, problems={self.bridge: str(error)})
@@ -394,11 +398,24 @@ class L2Role:
                 self.reconciler.forget()
             self._queue.put(RECONCILE)
 
-    def _set_foreign(self, found: Mapping[str, Sequence[Flow]]) -> None:
+    def _dropped_tunnels(self) -> list[str]:
+        """What rules of this host drop of the tunnels to one peer: rules for one are nearly always rules for all."""
+        options, hosts = self.reconciler.options, [*self.feed.state.objects[KINDS["hosts"]].values()]
+        peers = sorted(host.tunneling_ip for host in hosts if host.id != self.description.host and host.tunneling_ip)
+        if not peers or not options.local_ip:
+            return []
+        try:
+            return [*self.tunnel_rules(options.tunnel_types, options.local_ip, peers[0])]
+        except InspectionError as error:
+            LOG.warning("rules of this host are not known: %s", error)
+            return []
+
+    def _set_foreign(self, found: Mapping[str, Sequence[Flow]], rules: Sequence[str] = ()) -> None:
         shown = {
             f"{FOREIGN}flows on {bridge}": f"{len(flows)} that are not this agent's, such as {flows[0].text()}"
             for bridge, flows in found.items()
         }
+        shown |= {f"{FOREIGN}rules of this host": "; ".join(rules)} if rules else {}
         if shown != self._foreign:
             for name, text in shown.items():
                 LOG.warning("%s: %s", name, text)
@@ -440,7 +457,8 @@ class L2Role:
                 self._queue.put(RECONCILE)  # it is no problem any more
             if whole:
                 compared = loop.time()
-                self._set_foreign(await asyncio.to_thread(self.read_foreign))
+                flows, rules = await asyncio.to_thread(lambda: (self.read_foreign(), self._dropped_tunnels()))
+                self._set_foreign(flows, rules)
                 async with self._busy:
                     if self.reconciler.tables.retry_rejected():
                         self._queue.put(RECONCILE)

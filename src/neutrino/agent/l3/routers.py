@@ -179,7 +179,7 @@ class Routers:
         for each in self._render(router) if nft is not None else ():
             name = each.namespace.name
             if nft is not None and self.services.exists(name) and (tables := nft.foreign_drops(name)):
-                what = f"nft tables that are not this agent's, and drop packets: {', '.join(tables)}"
+                what = f"tables that are not this agent's, and drop packets: {', '.join(tables)}"
                 found[f"{FOREIGN}tables in {name}"] = what
         return found
 

@@ -9,6 +9,7 @@ from neutrino.agent.runtime.context import RoleContext
 from neutrino.agent.runtime.role import Role
 from neutrino.agent.trace.drift import ObjectDrift
 from neutrino.agent.trace.host_objects import HostObjects
+from neutrino.agent.trace.host_rules import HostRules
 from neutrino.agent.trace.hybrid import HybridFilter
 from neutrino.agent.trace.local import LocalPorts
 from neutrino.agent.trace.namespaces import NamespaceWalk
@@ -17,6 +18,12 @@ from neutrino.dataplane.inspection.real import RealInspection
 from neutrino.dataplane.iptables.real import RealIptables
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.model.roles import DHCP
+
+
+def host_rules(context: RoleContext) -> HostRules | None:
+    """The rules that packets of tunnels pass; None: the userspace datapath does not send them by the kernel's stack."""
+    conf = context.conf
+    return None if conf.ovs.datapath_type == "netdev" else HostRules(RealInspection(), conf.agent.vxlan_udp_port)
 
 
 def build(context: RoleContext, roles: Sequence[Role]) -> HostTracer | None:
@@ -31,7 +38,7 @@ def build(context: RoleContext, roles: Sequence[Role]) -> HostTracer | None:
     return HostTracer(
         l2,
         inspection,
-        LocalPorts(netlink, inspection, objects.find, HybridFilter(RealIptables(), netlink)),
+        LocalPorts(netlink, inspection, objects.find, HybridFilter(RealIptables(), netlink), host_rules(context)),
         NamespaceWalk(netlink, inspection, objects.find_mac, objects.is_standby, objects.find_translation),
         ObjectDrift(l2.reconciler.openflow.read_flows, objects.find_changes),
         roles,

@@ -7,6 +7,7 @@ trace. Ports without a device there, as those of DPDK, and devices in other name
 import dataclasses
 from collections.abc import Iterable
 
+from neutrino.agent.trace.host_rules import HostRules
 from neutrino.dataplane.inspection.api import Inspection, Tuple5
 from neutrino.dataplane.netlink.api import Netlink
 from neutrino.dataplane.netlink.values import HOST
@@ -19,6 +20,11 @@ _SYSTEM = "system"  # kind of ports that are devices of the kernel, which others
 class Links:
     netlink: Netlink
     inspection: Inspection
+    rules: HostRules | None = None  # of the kernel's stack, where packets of tunnels pass it
+
+    def dropped_by_rules(self, kind: str, local: str, peer: str, *, sent: bool) -> str:
+        """Why rules of this host drop packets of a tunnel; empty if they do not."""
+        return self.rules.fault(kind, local, peer, sent=sent) if self.rules is not None else ""
 
     def fault(self, port: SwitchPort) -> str:
         """Why the device of a port passes nothing; empty if it does."""

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from neutrino.agent.trace.host_rules import HostRules
 from neutrino.agent.trace.links import Links
 from neutrino.agent.trace.owners import silent_cause
 from neutrino.agent.trace.switch import Delivery, SwitchState
@@ -39,10 +40,11 @@ class LocalPorts:
     inspection: Inspection
     find: FindNamespace
     filter: PortFilter | None = None
+    host_rules: HostRules | None = None  # that packets of tunnels pass
 
     @property
     def links(self) -> Links:
-        return Links(self.netlink, self.inspection)
+        return Links(self.netlink, self.inspection, self.host_rules)
 
     def enter(self, port_id: str, packet: Packet, state: SwitchState, trail: Trail) -> Place | None:
         """A packet that the device of a port sends into the switch."""

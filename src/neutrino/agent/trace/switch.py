@@ -334,6 +334,9 @@ class SwitchWalk:
             self._trail.leave(packet, _tunnel_point(peer, tunnel_id(lookup), self._tunnel_kind(peer)))
         return bool(seen)
 
+    def _dropped_by_rules(self, kind: str, peer: str) -> str:
+        return self._links.dropped_by_rules(kind, self._options.local_ip, peer, sent=True) if self._links else ""
+
     def _tunnel_kind(self, peer: str) -> str:
         tunnels = [port for port in self._state.ports if port.kind in TUNNEL_TYPES]
         return next((tunnel.kind for tunnel in tunnels if tunnel.options.get("remote_ip") == peer), "")
@@ -348,6 +351,8 @@ class SwitchWalk:
                 fault = self._links.underlay_fault(peer, self._state.ports)
             if fault:
                 self._trail.drop(packet, Cause.LINK_DOWN, f"tunnel to {peer}: {fault}")
+            elif fault := self._dropped_by_rules(kind, peer):
+                self._trail.drop(packet, Cause.DRIFT, f"tunnel to {peer}: {fault}")
             elif most and packet.size > most:
                 self._trail.drop(
                     packet, Cause.PACKET_TOO_BIG, f"{packet.size} bytes; the tunnel to {peer} takes {most}"

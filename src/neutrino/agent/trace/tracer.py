@@ -114,6 +114,10 @@ class HostTracer:
                         if fault := self.local.links.underlay_fault(point.peer, state.ports):
                             trail.drop(packet, Cause.LINK_DOWN, f"tunnel from {point.peer}: {fault}")
                             return None
+                        by_rules = self.local.links.dropped_by_rules
+                        if fault := by_rules(port.kind, options.local_ip, point.peer, sent=False):
+                            trail.drop(packet, Cause.DRIFT, f"tunnel from {point.peer}: {fault}")
+                            return None
                         return AtSwitch(port.bridge, port.ofport, packet, tunnel=tunnel)
                 trail.drop(packet, Cause.NO_TUNNEL, f"this host has no {point.network_type} tunnel to {point.peer}")
             case PointKind.PHYSICAL:

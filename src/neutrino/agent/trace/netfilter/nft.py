@@ -317,6 +317,8 @@ def _meta(key: str, packet: NftPacket) -> int | str:
     known: dict[str, int | str] = {
         "iifname": packet.iif,
         "oifname": packet.oif,
+        "iif": packet.iif,  # nft prints indexes as names
+        "oif": packet.oif,
         "l4proto": packet.protocol,
         "mark": packet.mark,
         "nfproto": 2 if packet.version == 4 else 10,
