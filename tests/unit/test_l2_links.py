@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Iterable
 
 from neutrino.agent.guard.gate import Bridges, GuardOptions
 from neutrino.agent.l2 import links
@@ -17,6 +18,7 @@ from neutrino.dataplane.ovsdb.api import MARK, SetBridge, SetPort
 from neutrino.feed.messages import Report
 from neutrino.metrics import catalog
 from neutrino.model import agents
+from neutrino.model.state import Host
 from neutrino.server.feed.reports.rules import refusal
 from tests.fakes.netlink import FakeNetlink
 from tests.support.metadata import Feed, until
@@ -131,6 +133,34 @@ def test_flows_of_others_are_reported_left_alone_and_a_difference_for_verify() -
         host.switch.openflow.apply_flows("br-int", add=[], delete=[foreign])
         await until(lambda: "foreign" not in str(reported(role)[agents.PROBLEMS]))
         assert "foreign" not in (await role.find()).plan
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_rules_of_the_host_that_drop_tunnels_are_reported_and_a_difference_for_verify() -> None:
+    host, feed = SwitchHost(), Feed()
+    host.reconcile()
+    dropped, asked = ["chain INPUT of this host drops UDP port 4789 (vxlan) from 192.0.2.2"], []
+
+    def rules(kinds: Iterable[str], local: str, peer: str) -> list[str]:
+        asked.append((local, peer))
+        return dropped
+
+    async def scenario() -> None:
+        role = make_role(host, feed, tunnel_rules=rules)
+        for number in (1, 2, 3):
+            feed.state.objects["host"][f"h{number}"] = Host(id=f"h{number}", tunneling_ip=f"192.0.2.{number}")
+        running = asyncio.create_task(role.run())
+        key = "foreign rules of this host"
+        await until(lambda: key in str(reported(role)[agents.PROBLEMS]))
+        assert dropped[0] in str(reported(role)[agents.PROBLEMS])
+        assert set(asked) == {(host.reconciler.options.local_ip, "192.0.2.2")}, "one peer, which is another host"
+        feed.is_synced = True
+        assert (await role.find()).plan.splitlines()[-1] == f"foreign rule: {dropped[0]}"
+        dropped.clear()
+        await until(lambda: key not in str(reported(role)[agents.PROBLEMS]))
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
