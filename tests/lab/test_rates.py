@@ -87,3 +87,26 @@ def test_tunnels_and_metrics(lab: Lab, guests: list[Guest]) -> None:
     assert (
         parse(text).value("neutrino_agent_tunnel_bytes_total", remote=tunnels()[0]["address"], direction="out") >= SENT
     )
+
+
+def test_a_restarted_switch_makes_no_peak(lab: Lab, guests: list[Guest]) -> None:
+    """Its counters may start again from zero: neither what they had before nor a negative rate is shown as traffic."""
+    one, other = guests
+    port = port_of(lab, one)
+
+    def samples() -> list[list[float]]:
+        found: list[list[float]] = shown(lab, f"port_id={port}")["rates"][0]["samples"]
+        return found
+
+    lab.stop_ovs("h1", kill=True, database=False)
+    lab.start_ovs("h1")
+    wait_until_reachable(lab, one.name, other.addresses[4])
+    before = max((row[0] for row in samples()), default=0)
+    ping(lab, one, other)
+
+    def since() -> float:
+        return total([row for row in samples() if row[0] > before], 2)
+
+    wait_until(lambda: since() >= 0.9 * SENT, LONG, "no traffic is seen after the switch was restarted")
+    assert since() < 2.5 * SENT, samples()
+    assert all(0 <= total([row], column) < 2.5 * SENT for row in samples() for column in (1, 2)), samples()
