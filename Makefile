@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test durations fresh kernel openstack check bench curves format clean package package-test bench-neutron takeover
+.PHONY: help up demo test durations fresh kernel openstack check bench curves format clean package release package-test bench-neutron takeover
 
 # Further arguments for pytest: make test PYTEST_ARGS="-k subnet -x"
 PYTEST_ARGS ?=
@@ -42,6 +42,10 @@ openstack: ## run Nova, Keystone, Placement and Glance with libvirt on this netw
 package: ## build the wheel and the Debian packages into dist/ (PACKAGE_VERSION=…)
 	@scripts/setup package
 	@.venv/bin/python packaging/build $(if $(PACKAGE_VERSION),--version $(PACKAGE_VERSION))
+
+release: ## build a release of the last commit into dist/, twice, and compare: wheel, sources, packages, components, checksums (ARGS=--trial)
+	@scripts/setup package
+	@.venv/bin/python packaging/release --check $(ARGS)
 
 package-test: package ## install, use, upgrade and purge the packages on a bare Debian with systemd (5 minutes; STEPS=container, KEEP=1)
 	@KEEP="$(KEEP)" STEPS="$(STEPS)" scripts/package-test

@@ -1,1 +1,1 @@
-"""Builds the Debian packages and the wheel: `packaging/build` is the command."""
+"""Builds the Debian packages and the wheel (`packaging/build`), and releases (`packaging/release`)."""

@@ -8,9 +8,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from email.parser import HeaderParser
 from pathlib import Path
 
+from debs import components
 from debs.packages import PREFIX
 
 PYTHON = "/usr/bin/python3"  # Debian's, which the package depends on
@@ -89,14 +89,9 @@ def licenses(target: Path) -> dict[str, str]:
     """Bundled distributions with their versions, to their licenses as their metadata states them."""
     found = {}
     for info in site_packages(target).glob("*.dist-info"):
-        fields = HeaderParser().parsestr((info / "METADATA").read_text(encoding="utf-8"))
-        if fields["Name"] == "neutrino":
-            continue
-        classifiers = [each.rpartition(" :: ")[2] for each in fields.get_all("Classifier", []) if "License ::" in each]
-        stated = (fields["License"] or "").strip()
-        short = stated if stated and "\n" not in stated and len(stated) < 60 else ""
-        license = fields["License-Expression"] or short or ", ".join(classifiers) or "see its files"
-        found[f"{fields['Name']} {fields['Version']}"] = license
+        component = components.read((info / "METADATA").read_text(encoding="utf-8"))
+        if component.name != "neutrino":
+            found[f"{component.name} {component.version}"] = component.license or "see its files"
     return found
 
 

@@ -7,6 +7,6 @@ ROOT = Path(__file__).parents[2]
 PACKAGING = ROOT / "packaging"
 sys.path.insert(0, str(PACKAGING))
 
-from debs import containerfile, control, environment, packages, tree  # noqa: E402
+from debs import components, containerfile, control, environment, packages, release, tree  # noqa: E402
 
-__all__ = ["PACKAGING", "ROOT", "containerfile", "control", "environment", "packages", "tree"]
+__all__ = ["PACKAGING", "ROOT", "components", "containerfile", "control", "environment", "packages", "release", "tree"]

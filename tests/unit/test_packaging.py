@@ -81,12 +81,6 @@ def test_copyright_lists_bundled_packages() -> None:
     assert "Comment" not in control.copyright_file(BUILD, {})
 
 
-def test_version_of_the_packages_is_that_of_the_project() -> None:
-    from neutrino import __version__
-
-    assert f'version = "{__version__}"' in (ROOT / "pyproject.toml").read_text()
-
-
 # --- maintainer scripts -----------------------------------------------------------------------------------------------
 
 
