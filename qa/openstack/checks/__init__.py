@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from qa.openstack.checks import boot, hosts, lifecycle, migration
+from qa.openstack.checks import bandwidth, boot, hosts, lifecycle, migration
 from qa.openstack.cloud import Cloud
 
 Check = Callable[[Cloud], str]
@@ -17,6 +17,7 @@ CHECKS: dict[str, Check] = {
     "power": lifecycle.check_power,
     "rebuild": lifecycle.check_rebuild,
     "resize": lifecycle.check_resize,
+    "bandwidth": bandwidth.check_bandwidth,
     "live-migration": migration.check_live_migration,
     "hybrid": hosts.check_hybrid,
     "ten-at-once": hosts.check_many,

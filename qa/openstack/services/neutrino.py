@@ -1,8 +1,8 @@
 """neutrino: the server with Keystone and the feed on the controller; Open vSwitch and the agent on each host.
 
-Nothing here is special to the test but the addresses: [nova] sends events, [ovs] ovsdb_managers lets os-vif plug. The
-mechanism driver `genericswitch` is networking-generic-switch's, unchanged, with a switch that accepts all commands: it
-binds the ports of Ironic.
+Nothing here is special to the test but the addresses: [nova] sends events, [placement] gets what hosts guarantee, [ovs]
+ovsdb_managers lets os-vif plug. The mechanism driver `genericswitch` is networking-generic-switch's, unchanged, with a
+switch that accepts all commands: it binds the ports of Ironic.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from qa.openstack.cloud import ADDRESS, METADATA_SECRET, PORTS, Cloud, ini
 
 USER = "neutron"
 WORKERS = 2
+TUNNEL_KBPS = 1_000_000  # what the tunnels of a host guarantee
 SWITCH_MAC = "00:12:ff:00:00:01"  # of the switch `leaf1`, to which bare-metal nodes are connected
 
 
@@ -61,7 +62,7 @@ def render_server_additions(cloud: Cloud, database: str) -> str:
             },
         }
     )
-    return text + cloud.authtoken(USER) + cloud.credentials("nova", USER)
+    return text + cloud.authtoken(USER) + cloud.credentials("nova", USER) + cloud.credentials("placement", USER)
 
 
 def render_agent_additions() -> str:
@@ -82,7 +83,11 @@ def render_agent_additions() -> str:
 def set_firewall_driver(cloud: Cloud, host: str, driver: str) -> Path:
     """Write the host's own configuration file; the agent reads it when it starts."""
     path = cloud.lab.host_configuration(host)
-    path.write_text(ini({"securitygroup": {"firewall_driver": driver}}))
+    guaranteed = {
+        "resource_provider_bandwidths": f"rp_tunnelled:{TUNNEL_KBPS}:{TUNNEL_KBPS}",
+        "resource_provider_default_hypervisor": host,
+    }
+    path.write_text(ini({"securitygroup": {"firewall_driver": driver}, "ovs": guaranteed}))
     return path
 
 
