@@ -145,6 +145,19 @@ def test_networks_subnets_options_and_callbacks(
     assert events == ["precommit_delete", "after_delete"]
 
 
+def test_a_driver_reads_the_trunk_of_a_port(admin: Api, server: Server, tmp_path: Path) -> None:
+    network = admin.network()
+    parent = admin.port(network, **{"binding:vnic_type": "baremetal"})
+    subport = {"port_id": admin.port(admin.network())["id"], "segmentation_type": "vlan", "segmentation_id": 7}
+    trunk = (
+        admin.post("/trunks", {"trunk": {"port_id": parent["id"], "sub_ports": [subport]}}).expect(201).body["trunk"]
+    )
+    admin.change("port", parent["id"], **{"binding:host_id": "node"})
+    (line,) = log(tmp_path, method="trunk")
+    assert (line["id"], line["details"], line["tags"]) == (trunk["id"], trunk["id"], [7])
+    assert line["segments"] == 2, "with the dynamic one"
+
+
 def test_objects_have_the_attributes_that_the_api_shows(admin: Api, server: Server, tmp_path: Path) -> None:
     network = admin.network()
     subnet = admin.subnet(network, cidr="192.0.2.0/24")

@@ -12,7 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from neutron.db import provisioning_blocks, segments_db
+from neutron.objects import network as network_obj
 from neutron.objects import ports as ports_obj
+from neutron.objects import trunk as trunk_obj
 from neutron_lib import constants
 from neutron_lib import context as n_context
 from neutron_lib.api.definitions import portbindings
@@ -158,6 +160,11 @@ class Leaf(api.MechanismDriver):
         if port[portbindings.VIF_TYPE] != portbindings.VIF_TYPE_OTHER or port["status"] == constants.ACTIVE:
             return
         plugin = directory.get_plugin()
+        trunk = trunk_obj.Trunk.get_object(context.plugin_context, port_id=port["id"])
+        if trunk is not None:
+            tags = [one.segmentation_id for one in trunk.sub_ports]
+            known = network_obj.NetworkSegment.count(context.plugin_context, network_id=port["network_id"])
+            log(method="trunk", id=trunk.id, tags=tags, details=port["trunk_details"]["trunk_id"], segments=known)
         read = plugin.get_port(n_context.get_admin_context(), port["id"])
         subnets = plugin.get_subnets(context.plugin_context, filters={"network_id": [port["network_id"]]})
         log(method="plug", id=read["id"], subnets=[s["cidr"] for s in subnets], network=context.network.current["name"])

@@ -122,6 +122,26 @@ def release_dynamic_segment(segment_id: str) -> None:
     current().segments.release(segment_id, transaction())
 
 
+# --- trunks -----------------------------------------------------------------------------------------------------------
+
+
+def subports(filters: Mapping[str, Any]) -> list[Object]:
+    """Of all trunks: port_id, trunk_id, segmentation_type, segmentation_id."""
+    table = t.metadata.tables["trunk_subports"]  # of a feature, which the core does not import
+    with _connection() as connection:
+        rows = connection.execute(sa.select(table).order_by(table.c.segmentation_id)).all()
+    return matching([row._asdict() for row in rows], dict(filters))
+
+
+def trunks(filters: Mapping[str, Any]) -> list[Object]:
+    """Trunks, without their subports."""
+    table = t.metadata.tables["trunks"]
+    columns = [table.c[name] for name in ("id", "project_id", "name", "port_id", "admin_state_up")]
+    with _connection() as connection:
+        rows = connection.execute(sa.select(*columns)).all()
+    return matching([row._asdict() for row in rows], dict(filters))
+
+
 # --- bindings and agents ----------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from neutrino.server.ml2.neutron_drivers.provided import (
     database,
     i18n,
     mech_agent,
+    ml2_exceptions,
     objects,
     provisioning_blocks,
     segments_db,
@@ -24,6 +25,7 @@ MODULES: dict[str, ModuleType] = {
     "neutron._i18n": i18n,
     "neutron.db.provisioning_blocks": provisioning_blocks,
     "neutron.db.segments_db": segments_db,
+    "neutron.plugins.ml2.common.exceptions": ml2_exceptions,
     "neutron.plugins.ml2.drivers.mech_agent": mech_agent,
     "neutron.services.trunk.drivers.base": trunk_driver,
 }
@@ -31,6 +33,7 @@ OBJECTS = {
     "neutron.objects.network": ("Network", "NetworkSegment"),
     "neutron.objects.ports": ("Port", "PortBindingLevel"),
     "neutron.objects.subnet": ("Subnet",),
+    "neutron.objects.trunk": ("SubPort", "Trunk"),
 }
 CONTEXTS = "neutron.plugins.ml2.driver_context"
 

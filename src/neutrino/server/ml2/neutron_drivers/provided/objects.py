@@ -1,4 +1,4 @@
-"""`neutron.objects`: networks, subnets, segments, ports and levels of their bindings, to be read."""
+"""`neutron.objects`: networks, subnets, segments, ports and levels of their bindings, trunks, to be read."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ class _Object:
 
     @classmethod
     def _read(cls, filters: dict[str, Any]) -> list[dict[str, Any]]:
-        raise NotProvided(f"reads of {cls.__name__}")
+        raise NotImplementedError
 
     @classmethod
     def get_objects(
@@ -50,12 +50,16 @@ class _Object:
         return dict(self._values)
 
 
-class Trunk(_Object):
-    """Given with events, and not to be read."""
-
-
 class SubPort(_Object):
-    """The same."""
+    @classmethod
+    def _read(cls, filters: dict[str, Any]) -> list[dict[str, Any]]:
+        return reading.subports(filters)
+
+
+class Trunk(_Object):
+    @classmethod
+    def _read(cls, filters: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{**one, "sub_ports": SubPort.get_objects(None, trunk_id=one["id"])} for one in reading.trunks(filters)]
 
 
 class _Viewed(_Object):
