@@ -13,6 +13,7 @@ from neutrino.feed.address import Address, BadAddress, parse
 from neutrino.feed.client import UnacknowledgedReports
 from neutrino.feed.state import State
 from neutrino.model.agents import AgentState
+from neutrino.model.rates import Counted
 from neutrino.model.routing import MeteredTraffic
 from neutrino.model.state import GroupMembers, Member
 
@@ -28,6 +29,7 @@ FROM_HOST = [
     m.PortReady(serial=5, port_id="p", revision=4),
     m.Status(serial=6, kind="floating_ip", id="f", status="ACTIVE"),
     m.Traffic(serial=8, counters=(TRAFFIC,), granular=True),
+    m.Rates(serial=9, seconds=30, ports={"p": Counted(1, 2, 3, 4, 5, 6)}, tunnels={"192.0.2.1": Counted(7)}),
     m.ErrorMessage(serial=4, kind="port", id="p", text="no tap"),
     m.Answer(serial=7, id="q", result=msgspec.Raw(b'{"exits":[]}')),
 ]
