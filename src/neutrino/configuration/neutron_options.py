@@ -75,7 +75,6 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "allow_overlapping_ips": "always on",
         "advertise_mtu force_gateway_on_subnet max_fixed_ips_per_port": "without effect in Neutron too, since long",
         "lock_path": "no file locks are used",
-        "api_paste_config": "the middleware is fixed",
         "backlog tcp_keepidle wsgi_keep_alive wsgi_default_pool_size wsgi_log_format "
         "wsgi_server_debug max_header_line retry_until_window": _PROCESSES,
         "nova_url nova_admin_username nova_admin_password nova_admin_tenant_name nova_admin_tenant_id "
@@ -109,7 +108,9 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
     "ovs_driver": {"ovs_create_tap": "os-vif creates the device"},
     "securitygroup": {"enable_ipset": "address sets are flows, or nft sets"},
     "database": {
-        "asyncio_connection asyncio_slave_connection slave_connection synchronous_reader": "all requests use connection",
+        "asyncio_connection": "all requests use connection",
+        "asyncio_slave_connection slave_connection synchronous_reader": "a list has to show what the same "
+        "client wrote before, and a replica is behind by an unknown time",
         "backend engine": "connection selects the database",
         "connection_debug connection_trace": "use default_log_levels = sqlalchemy=DEBUG",
         "connection_recycle_time max_overflow pool_timeout max_retries retry_interval db_inc_retry_interval "
@@ -157,7 +158,7 @@ NOT_NEEDED_SECTIONS: dict[str, str] = {
 
 # Those of the above whose function is not here: an operator who has set them loses something.
 _MISSING: dict[str, str] = {
-    "DEFAULT": "graceful_shutdown_timeout backdoor_port backdoor_socket api_paste_config "
+    "DEFAULT": "graceful_shutdown_timeout backdoor_port backdoor_socket "
     "ha_conntrackd_enabled ha_conntrackd_group ha_conntrackd_hashlimit ha_conntrackd_hashsize "
     "ha_conntrackd_ipv4_mcast_addr ha_conntrackd_rcvsocketbuffer ha_conntrackd_sndsocketbuffer "
     "ha_conntrackd_socketbuffersize ha_conntrackd_socketbuffersize_max_grown ha_conntrackd_unix_backlog",
@@ -244,6 +245,7 @@ REFUSED: dict[str, dict[str, dict[str, Refusal]]] = {
 DIFFERENT: dict[str, dict[str, str]] = {
     "DEFAULT": {
         "allowed_conntrack_helpers": "",
+        "api_paste_config": "filters that the server has anyway are left out, audit is used, others are refused by name",
         "control_exchange": "Neutron's own default, in place of the library's",
         "core_plugin": "the only one included",
         "ha_vrrp_advert_int": "failover in half the time; a copied value is used as it is",

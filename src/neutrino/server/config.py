@@ -17,6 +17,7 @@ from neutrino.server import features, tls
 from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
 from neutrino.server.db.session import FAILOVER_SECONDS, Database
+from neutrino.server.filters import read_filters
 from neutrino.server.ui import config as ui
 
 # Neutron's defaults.
@@ -110,6 +111,18 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             default=False,
             help="Start with auth_strategy=noauth although bind_host is not a loopback address: everyone who reaches the "
             "address is then an administrator.",
+        ),
+        cfg.ListOpt(
+            "api_filters",
+            default=[],
+            help="WSGI filters of other packages, the outermost first: entry points of paste.filter_factory, each with its "
+            "options in [filter:NAME]. They come after authentication, or where the word authtoken stands in the list.",
+        ),
+        cfg.StrOpt(
+            "api_paste_config",
+            default="",
+            help="A file of Neutron's whose pipeline has filters of the site, if api_filters is empty: known ones are "
+            "used, others refuse the start.",
         ),
         cfg.StrOpt(
             "state_path",
@@ -381,12 +394,13 @@ def configuration(files: Sequence[str]) -> Configuration:
     return conf
 
 
-def check_values(conf: cfg.ConfigOpts) -> None:
+def check_values(conf: Configuration) -> None:
     """Read every option once: oslo.config reports a value of the wrong type only when it is read."""
     for group, options in OPTIONS.items():
         for option in options:
             getattr(conf[group] if group else conf, option.dest)
     metrics_address(conf)
+    read_filters(conf)
 
 
 def metrics_directory(conf: cfg.ConfigOpts) -> Path:

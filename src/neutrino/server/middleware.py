@@ -15,6 +15,7 @@ from oslo_config import cfg
 from neutrino.configuration.findings import is_configured
 from neutrino.configuration.options import Configuration
 from neutrino.server import config
+from neutrino.server.filters import applied, read_filters
 from neutrino.server.requests import Headers, observed
 from neutrino.server.ui import app as ui
 
@@ -30,10 +31,15 @@ OPEN = ("", "/", "/openapi.json")  # paths without authentication
 
 
 def wrap(app: WSGIApplication, conf: Configuration) -> WSGIApplication:
-    """The application inside its middleware, from the inside out: authentication, proxy headers, the guard against web
-    pages (which needs the Host header before proxy headers replace it), the topology page, request ids, CORS, health check.
+    """The application inside its middleware, from the inside out: filters of the site, authentication, filters outside of
+    it, proxy headers, the guard against web pages (which needs the Host header before proxy headers replace it), the
+    topology page, request ids, CORS, health check.
     """
-    inner = _behind_proxy(_authenticated(app, conf) if conf.auth_strategy == "keystone" else app, conf)
+    filters = read_filters(conf)
+    filtered = applied(app, filters.inside)
+    if conf.auth_strategy == "keystone":
+        filtered = _authenticated(filtered, app, conf)
+    inner = _behind_proxy(applied(filtered, filters.outside), conf)
     if conf.auth_strategy == "noauth":
         inner = _not_from_web_pages(inner, conf)
     page = ui.build_page(conf)
@@ -101,11 +107,12 @@ def _by_path(paths: Collection[str], special: WSGIApplication, other: WSGIApplic
     return dispatch
 
 
-def _authenticated(app: WSGIApplication, conf: Configuration) -> WSGIApplication:
+def _authenticated(app: WSGIApplication, bare: WSGIApplication, conf: Configuration) -> WSGIApplication:
+    """`bare`: without filters, which rely on the identity that a request has after authentication."""
     from keystonemiddleware import auth_token
 
     protected = auth_token.AuthProtocol(app, {"oslo_config_config": conf, "oslo_config_project": "neutrino"})
-    return _by_path(OPEN, app, protected)
+    return _by_path(OPEN, bare, protected)
 
 
 def _not_from_web_pages(app: WSGIApplication, conf: Configuration) -> WSGIApplication:
