@@ -9,6 +9,7 @@ from neutrino.agent.l2.reconciler import ReconcilerView
 from neutrino.agent.trace.hybrid import HybridFilter
 from neutrino.agent.trace.switch import SwitchState
 from neutrino.agent.trace.trail import Trail
+from neutrino.dataplane.inspection.real import RealInspection
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.ovsdb.api import Snapshot
 from neutrino.model.state import GroupMembers, Member
@@ -45,7 +46,7 @@ class Filtered:
         desired = bench.host.resolve(NET, OUT, OPEN, group("server", *RULES), *ports.values(), MEMBERS)
         self.ports, self.state = ports, SwitchState(ReconcilerView(Snapshot(), desired, {}, {}), ())
         netlink = bench.host.namespace.driver(RealNetlink())
-        self.filter = HybridFilter(bench.host.iptables, netlink)
+        self.filter = HybridFilter(bench.host.iptables, netlink, bench.host.namespace.driver(RealInspection()))
 
     def judge(self, number: int, direction: str, packet: Packet) -> tuple[bool, Trail]:
         trail = Trail(with_texts=True)
@@ -102,3 +103,49 @@ def test_a_rule_by_hand_is_drift(bench: Bench, filtered: Filtered) -> None:
         assert (passes, trail.exits[0].cause) == (False, Cause.DRIFT)
     finally:
         bench.host.namespace.run("iptables", "-D", "FORWARD", "-p", "tcp", "--dport", "80", "-j", "DROP")
+
+
+OTHERS = {
+    "iptables-legacy": ("iptables-legacy -A FORWARD -p tcp --dport 80 -j DROP", "iptables-legacy -F FORWARD"),
+    "nft": (
+        "nft add table inet x; add chain inet x f { type filter hook forward priority 5; }; add rule inet x f tcp dport 80 drop",
+        "nft delete table inet x",
+    ),
+    "a policy of the other variant": (
+        "iptables-legacy -A FORWARD -p tcp --dport 81 -j ACCEPT; iptables-legacy -P FORWARD DROP",
+        "iptables-legacy -P FORWARD ACCEPT; iptables-legacy -F FORWARD",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_rules_of_others_decide_as_on_real_packets(bench: Bench, filtered: Filtered, name: str) -> None:
+    add, remove = OTHERS[name]
+
+    def compare() -> list[bool]:
+        found = []
+        for port in (80, 81):
+            passes, trail = filtered.judge(SERVER, "ingress", sent(CLIENT, SERVER, TCP, port))
+            assert passes == tcp_passes(bench.client, bench.server, port, expected=passes), trail
+            assert passes or trail.exits[0].cause == Cause.DRIFT
+            found.append(passes)
+        return found
+
+    assert compare() == [True, True]
+    words = add.split(" ", 1) if add.startswith("nft") else None
+    bench.host.namespace.run(*(words or ["sh", "-c", add]))
+    try:
+        assert compare() == [False, True]
+    finally:
+        bench.host.namespace.run("sh", "-c", remove)
+    assert compare() == [True, True]
+
+
+def test_a_policy_of_the_chain_of_ours(bench: Bench, filtered: Filtered) -> None:
+    """As Docker sets it: what our rules accept passes, what no rule is about does not."""
+    bench.host.namespace.run("iptables", "-P", "FORWARD", "DROP")
+    try:
+        passes, trail = filtered.judge(SERVER, "ingress", sent(CLIENT, SERVER, TCP, 80))
+        assert passes == tcp_passes(bench.client, bench.server, 80, expected=passes), trail
+    finally:
+        bench.host.namespace.run("iptables", "-P", "FORWARD", "ACCEPT")

@@ -38,7 +38,9 @@ def build(context: RoleContext, roles: Sequence[Role]) -> HostTracer | None:
     return HostTracer(
         l2,
         inspection,
-        LocalPorts(netlink, inspection, objects.find, HybridFilter(RealIptables(), netlink), host_rules(context)),
+        LocalPorts(
+            netlink, inspection, objects.find, HybridFilter(RealIptables(), netlink, inspection), host_rules(context)
+        ),
         NamespaceWalk(netlink, inspection, objects.find_mac, objects.is_standby, objects.find_translation),
         ObjectDrift(l2.reconciler.openflow.read_flows, objects.find_changes),
         roles,
