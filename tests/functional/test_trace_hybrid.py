@@ -108,11 +108,13 @@ def test_a_rule_by_hand_is_drift(bench: Bench, filtered: Filtered) -> None:
 OTHERS = {
     "iptables-legacy": ("iptables-legacy -A FORWARD -p tcp --dport 80 -j DROP", "iptables-legacy -F FORWARD"),
     "nft": (
-        "nft add table inet x; add chain inet x f { type filter hook forward priority 5; }; add rule inet x f tcp dport 80 drop",
+        "nft add table inet x; add chain inet x f { type filter hook forward priority 5; };"
+        " add rule inet x f tcp dport 80 drop",
         "nft delete table inet x",
     ),
     "a policy of the other variant": (
-        "iptables-legacy -A FORWARD -p tcp --dport 81 -j ACCEPT; iptables-legacy -P FORWARD DROP",
+        "iptables-legacy -A FORWARD -p tcp --dport 81 -j ACCEPT; iptables-legacy -A FORWARD -p tcp --sport 81 -j ACCEPT;"
+        " iptables-legacy -P FORWARD DROP",
         "iptables-legacy -P FORWARD ACCEPT; iptables-legacy -F FORWARD",
     ),
 }

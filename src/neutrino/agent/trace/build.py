@@ -35,12 +35,11 @@ def build(context: RoleContext, roles: Sequence[Role]) -> HostTracer | None:
     conf, netlink = context.conf, RealNetlink()
     inspection = RealInspection(conf.ovs.run_directory, DATAPATHS.get(conf.ovs.datapath_type, ""))
     objects = HostObjects(context.feed, netlink, l3, serves_dhcp=any(role.name == DHCP for role in roles))
+    bridges = HybridFilter(RealIptables(), netlink, inspection)
     return HostTracer(
         l2,
         inspection,
-        LocalPorts(
-            netlink, inspection, objects.find, HybridFilter(RealIptables(), netlink, inspection), host_rules(context)
-        ),
+        LocalPorts(netlink, inspection, objects.find, bridges, host_rules(context)),
         NamespaceWalk(netlink, inspection, objects.find_mac, objects.is_standby, objects.find_translation),
         ObjectDrift(l2.reconciler.openflow.read_flows, objects.find_changes),
         roles,
