@@ -28,9 +28,13 @@ from neutrino.server.services import Services
 
 LOG = logging.getLogger(__name__)
 RESYNC = 600.0  # seconds
-_AGENT = sa.select(
+_AGENTS = sa.select(
     *(t.agents.c.id, t.agents.c.agent_type, t.agents.c.host, t.agents.c.configurations, t.agents.c.resources_synced)
-).where(t.agents.c.id == sa.bindparam("agent"))
+)
+_AGENT = _AGENTS.where(t.agents.c.id == sa.bindparam("agent"))
+_UNMARKED = _AGENTS.where(
+    t.agents.c.id.in_(sa.bindparam("agents", expanding=True)), t.agents.c.resources_synced.is_not(False)
+)
 
 
 @dataclass(eq=False)
@@ -106,11 +110,22 @@ class Reporter:
                 tx.write(sa.update(t.agents).where(t.agents.c.id == agent_id).values(resources_synced=synced))
 
     def _unsynced(self, agents: Sequence[str]) -> None:
+        """Placement is away: mark the agents that have something for it, or of which it may have something."""
         for agent_id in agents:
             self._synced.pop(agent_id, None)
-        with self.db.transaction() as tx:
-            those = t.agents.c.id.in_(list(agents)), t.agents.c.resources_synced.is_(True)
-            tx.write(sa.update(t.agents).where(*those).values(resources_synced=False))
+        with self.db.read() as connection:
+            rows = connection.execute(_UNMARKED, {"agents": list(agents)}).mappings().all()
+        ids = [row["id"] for row in rows if row["resources_synced"] is not None or self._has_any(row)]
+        if ids:
+            with self.db.transaction() as tx:
+                tx.write(sa.update(t.agents).where(t.agents.c.id.in_(ids)).values(resources_synced=False))
+
+    def _has_any(self, row: sa.RowMapping) -> bool:
+        try:
+            found = trees(self.supported[row["agent_type"]], row["host"], msgspec.json.decode(row["configurations"]))
+        except BadReport:
+            return True
+        return any(tree.providers for tree in found)
 
     def _log(self, agent_id: str, agent: str, problem: str) -> None:
         if self._problems.get(agent_id, "") != problem:
