@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test durations fresh kernel openstack check bench curves format clean package release package-test bench-neutron takeover
+.PHONY: help up demo test durations fresh kernel openstack check bench curves format clean package release docs package-test bench-neutron takeover
 
 # Further arguments for pytest: make test PYTEST_ARGS="-k subnet -x"
 PYTEST_ARGS ?=
@@ -46,6 +46,10 @@ package: ## build the wheel and the Debian packages into dist/ (PACKAGE_VERSION=
 release: ## build a release of the last commit into dist/, twice, and compare: wheel, sources, packages, components, checksums (ARGS=--trial)
 	@scripts/setup package
 	@.venv/bin/python packaging/release --check $(ARGS)
+
+docs: ## build the pages as a site with search and the API reference into build/docs, for offline use, and check its links
+	@scripts/setup docs
+	@.venv/bin/python -m qa.docs.build
 
 package-test: package ## install, use, upgrade and purge the packages on a bare Debian with systemd (5 minutes; STEPS=container, KEEP=1)
 	@KEEP="$(KEEP)" STEPS="$(STEPS)" scripts/package-test

@@ -72,7 +72,9 @@ def cyclonedx(version: str, architecture: str, seconds: int, components: Iterabl
                 "properties": [{"name": "neutrino:architecture", "value": architecture}],
             },
         },
-        "components": [_described(each, "library") for each in sorted(components)],
+        "components": [
+            _described(each, "library") for each in sorted(set(components))
+        ],  # setuptools has some once more
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 

@@ -146,7 +146,8 @@ def test_components_do_not_depend_on_the_order_in_which_they_are_found() -> None
     installed = [each for each in importlib.metadata.distributions() if each.metadata["Name"] != "neutrino"]
     found = {components.read(str(each.read_text("METADATA"))) for each in installed if each.read_text("METADATA")}
     text = components.cyclonedx("1.2.3", "arm64", 1_700_000_000, sorted(found))
-    assert components.cyclonedx("1.2.3", "arm64", 1_700_000_000, sorted(found, reverse=True)) == text
+    twice = [*sorted(found, reverse=True), *found]
+    assert components.cyclonedx("1.2.3", "arm64", 1_700_000_000, twice) == text
     document = json.loads(text)
     assert document["metadata"]["timestamp"] == "2023-11-14T22:13:20Z"
     assert {"falcon", "SQLAlchemy"} <= {each["name"] for each in document["components"]}
@@ -212,6 +213,7 @@ def test_wheel_and_sources_are_reproducible_and_complete(clone: Path, tmp_path: 
         f"{name}-py3-none-any.whl",
         f"{name}.tar.gz",
     ]
+    assert {oct(path.stat().st_mode & 0o777) for path in (clone / "dist").iterdir()} == {"0o644"}
     assert (clone / "dist" / f"{name}-changes.md").read_text() == f"## {__version__}\n- All of it.\n"
     with tarfile.open(clone / "dist" / f"{name}.tar.gz") as archive:
         names = set(archive.getnames())
