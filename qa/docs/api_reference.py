@@ -9,8 +9,8 @@ VERBS = ("get", "post", "put", "patch", "delete")
 OBJECTS = "objects.md"
 HEAD = """# API reference
 
-The Networking API v2.0 as this server answers it, from its own OpenAPI document ([openapi.json](openapi.json)). Errors are a
-[NeutronError](objects.md#error), with the statuses that an operation lists. The header `X-Auth-Token` carries Keystone's
+The Networking API v2.0 as this server answers it, from its own OpenAPI document ([openapi.json](openapi.json)). Errors are
+a [NeutronError](objects.md#error), with the statuses that an operation lists. The header `X-Auth-Token` carries Keystone's
 token.
 
 """
