@@ -45,6 +45,7 @@ VIEWS = {
     "hosts": "#/hosts?select=host:nowhere",
     "health": "#/health",
     "subnets": "#/subnets?select=subnet:${ids['web-v4']}",
+    "timeline": "#/timeline",
     "trace": "#/trace?from=external&to=203.0.113.1",
 }
 

@@ -107,6 +107,40 @@ def test_commands_can_be_copied(page: Page, cloud: Cloud) -> None:
     assert hostile[1] == "openstack port list --host 'h; rm -rf '\\''x'\\'''"
 
 
+def test_what_changed_of_late_and_the_history_of_an_object(page: Page, cloud: Cloud, server: Neutrino) -> None:
+    api = Caller(server.url)
+    made = api.create("port", name="before", network_id=cloud["db"]["id"])
+    assert api("PUT", f"/v2.0/ports/{made['id']}", {"port": {"name": "after <b>"}}).status_code == 200
+    page.click("nav a[href='#/timeline']")
+    page.wait_for_text("before → after <b>", ".timeline")
+    page.choose("select[name=kind]", "port")
+    page.wait_for("location.hash === '#/timeline?kind=port'")
+    page.wait_for_text("before → after <b>", ".timeline")
+    page.click(".timeline a.object-link", containing="after <b>")
+    page.wait_for_text("after <b>", ".panel h2")
+    page.click(".panel a", containing="History")
+    page.wait_for("document.querySelectorAll('.timeline > li').length === 2")
+    page.wait_for_text("created", ".timeline")
+    page.screenshot("timeline")
+    assert api("DELETE", f"/v2.0/ports/{made['id']}").status_code == 204
+    page.wait_for_text("deleted", ".timeline")
+
+
+def test_rates_in_words_and_as_a_line(page: Page) -> None:
+    columns = ["at", "bits_in", "bits_out", "packets_in", "packets_out", "drops_in", "drops_out"]
+    found = page.module("js/data/rates.js", "samplesOf", [[1, 812_000, 40, 9, 9, 2, 1]], columns)
+    assert found == [{"at": 1, "bitsIn": 812_000, "bitsOut": 40, "drops": 3}]
+    texts = [page.module("js/data/rates.js", "rateText", bits) for bits in (0, 40, 812_345, 2_500_000, 10_000_000_000)]
+    assert texts == ["0 bit/s", "40 bit/s", "812 kbit/s", "2.5 Mbit/s", "10 Gbit/s"]
+    size = {"width": 100, "height": 20, "most": 4}
+    assert page.module("js/data/rates.js", "pointsOf", [0, 4, 2], size) == "0.0,20.0 50.0,0.0 100.0,10.0"
+    page.evaluate(
+        "import(new URL('js/views/sparkline.js', location.href.split('#')[0])).then((m) => {"
+        " window.line = m.sparkline([{at: 1, bitsIn: 812000, bitsOut: 40, drops: 3}]).textContent; })"
+    )
+    assert page.evaluate("window.line") == "↓ 812 kbit/s ↑ 40 bit/s3 dropped"
+
+
 def test_screen_readers_meet_relations_in_order(page: Page, cloud: Cloud) -> None:
     """The external network, the router on it, its networks, each followed by its ports."""
     page.wait_for("document.querySelectorAll('.n-port').length > 2")

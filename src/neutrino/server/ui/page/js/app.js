@@ -18,6 +18,7 @@ import { HostsView, MESH } from './views/hosts.js';
 import { Shell } from './views/shell.js';
 import { SubnetsView } from './views/subnets.js';
 import { MADE_FROM, TableView } from './views/table.js';
+import { TimelineView } from './views/timeline.js';
 import { TraceView } from './views/trace.js';
 
 /** What each view is drawn from: it is drawn again only if one of these has changed. @type {Object<string, string[]>} */
@@ -30,6 +31,7 @@ const DRAWN_FROM = {
   hosts: ['agent', 'port', 'network'],
   health: ['agent', 'beat', 'port', 'router', 'floatingip', 'status', 'servers'],
   subnets: ['network', 'subnet', 'port', 'availability'],
+  timeline: ['network', 'subnet', 'router', 'port', 'floatingip', 'security_group', 'tick'],
 };
 
 export class App {
@@ -68,6 +70,7 @@ export class App {
     this.hostTable = new TableView('host', { go: goTable });
     this.hostViews = h('div', { class: 'either' }, this.hosts.element, this.hostTable.element);
     this.subnets = new SubnetsView();
+    this.timeline = new TimelineView({ api, derived: this.derived, go: goTable });
     this.trace = new TraceView({ api, derived: this.derived, canvas: this.canvas, nodeKey });
     this.live = new Live(
       api, this.store, (connection) => this.onConnection(connection),
@@ -158,6 +161,7 @@ export class App {
       trace: [this.canvas.element, this.trace.element],
       hosts: [this.hostViews, this.details.element],
       health: [this.health.element],
+      timeline: [this.timeline.element],
       subnets: [this.subnets.element, this.details.element],
     }[view];
     this.frame.className = `views view-${view}`;
@@ -264,6 +268,7 @@ export class App {
     if (view === 'health') {
       this.health.update(this.derived, { statusHidden: this.extras.statusHidden, agentsHidden: this.agentsHidden(), loaded });
     }
+    if (view === 'timeline') this.timeline.update(params);
     if (view === 'subnets') {
       const { availabilityHidden } = this.extras;
       this.subnets.update(this.derived.usageList, { project: params.project ?? '', loaded, availabilityHidden });
@@ -278,7 +283,7 @@ export class App {
   showDetails() {
     const { view, params } = this.place;
     const selection = parseSelection(params.select);
-    const open = Boolean(selection) && view !== 'trace' && view !== 'health';
+    const open = Boolean(selection) && !['trace', 'health', 'timeline'].includes(view);
     this.details.element.hidden = !open;
     this.frame.classList.toggle('with-panel', open || view === 'trace');
     if (!selection || !open) {

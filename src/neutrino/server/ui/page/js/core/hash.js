@@ -4,7 +4,7 @@
  * @typedef {{view: string, params: Object<string, string>}} Place
  */
 
-export const VIEWS = ['topology', 'ports', 'networks', 'routers', 'hosts', 'subnets', 'health', 'trace'];
+export const VIEWS = ['topology', 'ports', 'networks', 'routers', 'hosts', 'subnets', 'health', 'timeline', 'trace'];
 
 /** @param {string} hash @returns {Place} */
 export function parsePlace(hash) {

@@ -1,6 +1,6 @@
 /** What is derived from the data, computed again only if what it depends on has changed. */
 
-import { problemsOf, totals } from './health.js';
+import { problemsOf, statusOf, totals } from './health.js';
 import { buildHosts, buildTunnels, silentHosts } from './hosts.js';
 import { indexFindings, stateOf } from './states.js';
 import { countTroubles } from './troubles.js';
@@ -24,17 +24,30 @@ export class Derived {
     this.availability = null;
     /** Where routers run, by id, as far as it was read. @type {Map<string, any>} */
     this.placements = new Map();
-    this.editions = { status: 0, servers: 0, availability: 0, placements: 0 };
+    this.editions = { status: 0, servers: 0, availability: 0, placements: 0, tick: 0 };
+    /** Findings of GET /v2.0/health, in the form of the status. @type {any | null} */
+    this.found = null;
     /** @type {Map<string, {at: string, value: any}>} */
     this.known = new Map();
   }
 
   /** @param {any} status */
   setStatus(status) {
-    const before = JSON.stringify([this.status?.problems, this.status?.notes, this.status?.ports]);
+    const before = JSON.stringify([this.status?.problems, this.status?.notes]);
     this.status = status;
     this.editions.servers += 1;
-    if (JSON.stringify([status?.problems, status?.notes, status?.ports]) !== before) this.editions.status += 1;
+    if (!this.found && JSON.stringify([status?.problems, status?.notes]) !== before) this.editions.status += 1;
+  }
+
+  /** @param {any} problems of GET /v2.0/health */
+  setProblems(problems) {
+    this.found = statusOf(problems);
+    this.editions.status += 1;
+  }
+
+  /** The timers of the page: what shows times is drawn again. */
+  tick() {
+    this.editions.tick += 1;
   }
 
   /** @param {any[] | null} availability */
@@ -102,7 +115,7 @@ export class Derived {
   }
 
   get problems() {
-    return this.memo('problems', ['status', 'port', 'router', 'floatingip'], () => problemsOf(this.store.tables, this.status));
+    return this.memo('problems', ['status', 'port', 'router', 'floatingip'], () => problemsOf(this.store.tables, this.found ?? this.status));
   }
 
   get totals() {
@@ -111,7 +124,7 @@ export class Derived {
 
   /** @returns {import('./states.js').Facts} */
   get facts() {
-    return this.memo('facts', ['status', 'agent'], () => ({ findings: indexFindings(this.status), silent: silentHosts(this.agents) }));
+    return this.memo('facts', ['status', 'agent'], () => ({ findings: indexFindings(this.found ?? this.status), silent: silentHosts(this.agents) }));
   }
 
   /** How many objects of each network and router fail or have a warning. */

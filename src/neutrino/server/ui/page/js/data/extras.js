@@ -24,13 +24,19 @@ export class Extras {
     this.agents = -1;
     this.usageOf = '';
     this.reading = false;
+    this.healthHidden = false;
+    this.problems = ''; // the edition that was read
     this.placementsAt = 0;
     this.placementsHidden = false;
   }
 
   start() {
     this.derived.store.subscribe(() => this.afterChange());
-    setInterval(() => this.read(), OFTEN);
+    setInterval(() => {
+      this.derived.tick();
+      if (this.view === 'timeline') this.onRead();
+      this.read();
+    }, OFTEN);
   }
 
   /** Another view is shown. @param {string} view */
@@ -53,6 +59,7 @@ export class Extras {
     if (this.reading || !this.derived.store.loaded || document.visibilityState !== 'visible') return;
     this.reading = true;
     try {
+      await this.readHealth();
       await this.readStatus();
       await this.readUsage();
       await this.readPlacements();
@@ -61,8 +68,24 @@ export class Extras {
     }
   }
 
+  /** What fails, for all views; a poll costs little while nothing changes. */
+  async readHealth() {
+    if (this.healthHidden || this.statusHidden) return;
+    const params = this.problems ? [/** @type {[string, string]} */ (['problems', this.problems])] : [];
+    try {
+      const { health } = await this.api.get('v2.0/health', params);
+      this.problems = health.editions.problems;
+      if (!health.problems) return;
+      this.derived.setProblems(health.problems);
+      this.onRead();
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.healthHidden = [403, 404].includes(error.status); // the status has problems too
+    }
+  }
+
   async readStatus() {
-    const wait = this.view === 'health' ? OFTEN - 100 : RARELY;
+    const wait = this.view === 'health' ? OFTEN - 100 : this.healthHidden ? RARELY : Infinity;
     if (this.statusHidden || Date.now() - this.statusAt < wait) return;
     this.statusAt = Date.now();
     await this.attempt('v2.0/status', (answer) => this.derived.setStatus(answer.status), () => (this.statusHidden = 'not available'));

@@ -26,7 +26,11 @@ export function problemsOf(tables, status = null) {
   const found = new Map();
   if (status) {
     for (const each of [...(status.problems ?? []), ...(status.notes ?? [])]) add(found, each);
-    complete(found.get('binding-failed port'), failed(tables), status.ports?.by_binding?.failed);
+    for (const [key, problem] of found) {
+      const kind = status.kinds?.[key.slice(0, key.indexOf(' '))];
+      if (kind && problem.kind !== 'host') [problem.count, problem.more] = [Math.max(problem.count, kind.number ?? 0), Boolean(kind.more)];
+    }
+    complete(found.get('binding-failed port'), failed(tables), status.ports?.by_binding?.failed ?? status.kinds?.['binding-failed']?.number);
     complete(found.get('port-not-wired port'), down(tables));
   } else {
     for (const kind of ['port', 'router', 'floatingip']) addOwn(found, kind, tables[kind]);
@@ -40,6 +44,17 @@ export function problemsOf(tables, status = null) {
   }
   for (const problem of found.values()) problem.items.sort((a, b) => (a.subject < b.subject ? -1 : a.subject > b.subject ? 1 : 0));
   return [...found.values()].sort((a, b) => RANK[a.severity] - RANK[b.severity] || (a.title < b.title ? -1 : 1));
+}
+
+/**
+ * Findings of GET /v2.0/health in the form of the status document: there a kind's meaning and fix are given once.
+ *
+ * @param {any} problems
+ */
+export function statusOf({ kinds, findings }) {
+  const all = findings.map((/** @type {any} */ each) => ({ meaning: kinds[each.kind]?.meaning, fix: kinds[each.kind]?.fix, ...each }));
+  const isNote = (/** @type {any} */ each) => each.severity === 'note';
+  return { problems: all.filter((/** @type {any} */ each) => !isNote(each)), notes: all.filter(isNote), kinds };
 }
 
 /** How many fail, and how many have a warning. @param {Problem[]} problems */

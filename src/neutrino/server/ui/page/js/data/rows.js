@@ -89,13 +89,14 @@ export function choose(rows, { q, state, project, down }, textOf) {
   const states = Object.hasOwn(STATES, state) ? STATES[state][1] : null;
   const found = rows.filter((row) =>
     (!states || states.includes(row.state[0])) && (!project || row.object.project_id === project || row.kind === 'host')
-    && (!text || wordsOf(row).includes(text)));
+    && (!text || wordsOf(row).includes(text) || row.id.startsWith(text)));
   const sorted = sortedBy(found, textOf, (row) => row.id);
   return down ? sorted.reverse() : sorted;
 }
 
 /** @param {Row} row */
 function wordsOf(row) {
-  row.words ??= [row.name, row.id, row.project, row.state[1], ...Object.values(row.cells)].join('\n').toLowerCase();
+  const cells = Object.entries(row.cells).filter(([key]) => !key.endsWith('Id')).map(([, value]) => value); // ids have any letters
+  row.words ??= [row.name, row.project, row.state[1], ...cells].join('\n').toLowerCase();
   return row.words;
 }

@@ -5,9 +5,11 @@ import { ago, clean, count, group, nameOf, parseTime, shortId, shown } from '../
 import { formatPlace } from '../core/hash.js';
 import { icon } from '../core/icons.js';
 import { agentHealth, hostWord, reportedProblems } from '../data/hosts.js';
+import { samplesOf } from '../data/rates.js';
 import { bindingOf } from '../data/states.js';
 import { portLabel } from '../data/topology.js';
 import { copyable, data, facts, link, mark, notice, section, state } from './parts.js';
+import { sparkline } from './sparkline.js';
 import { usageBar } from './usage_bar.js';
 import { longList } from './virtual.js';
 
@@ -46,6 +48,12 @@ function common(object, { projectName }) {
  */
 function list(label, items, line, keyOf = (item) => item.id) {
   return longList(label, items, line, keyOf);
+}
+
+/** Rates of a port or router, if the server has them. @param {any} more @param {string} name @param {string} id */
+function rates(more, name, id) {
+  const found = more?.rates?.rates?.find((/** @type {any} */ each) => each[name] === id);
+  return found?.samples.length ? section('Rates', sparkline(samplesOf(found.samples, more.rates.columns))) : null;
 }
 
 /** @param {Context} context @returns {(port: any) => any[]} */
@@ -154,7 +162,8 @@ const DESCRIPTIONS = {
         ['SNAT', gateway?.network_id && 'enable_snat' in gateway ? (gateway.enable_snat ? 'yes' : 'no') : null],
         ...common(router, context),
       ]),
-      more ? section(`Runs on (${instances.length})`, instances.length ? list('Hosts of the router', instances, (each) => [
+      rates(more, 'router_id', router.id),
+      more?.instances ? section(`Runs on (${instances.length})`, instances.length ? list('Hosts of the router', instances, (each) => [
         mark(!each.alive ? 'unknown' : each.state === 'active' ? 'ok' : 'off', each.state), link('host', each.host, each.host),
         h('span', { class: 'muted end' }, placedWords(each)),
       ], (each) => each.host) : h('p', { class: 'muted' }, 'No host: it is scheduled to no L3 agent.')) : null,
@@ -171,7 +180,7 @@ const DESCRIPTIONS = {
     ];
   },
 
-  port(port, context) {
+  port(port, context, more) {
     const { store } = context;
     const network = store.get('network', port.network_id);
     const router = store.get('router', port.device_id);
@@ -226,6 +235,7 @@ const DESCRIPTIONS = {
         ],
         ...common(port, context),
       ]),
+      rates(more, 'port_id', port.id),
       siblings.length && !router ? section('Other ports of the instance', list('Other ports', siblings, portLine(context))) : null,
     ];
   },
@@ -275,7 +285,9 @@ const DESCRIPTIONS = {
   },
 
   host(host, context, more) {
-    const peers = context.tunnelsOf(host.name);
+    const measured = more?.host?.tunnels;
+    const peers = measured ?? context.tunnelsOf(host.name);
+    const rateOf = (/** @type {string} */ address) => more?.rates?.tunnels?.find((/** @type {any} */ each) => each.address === address)?.samples ?? [];
     const members = host.ports.filter((/** @type {any} */ port) => !(port.device_owner ?? '').startsWith('network:'));
     const others = host.ports.length - members.length;
     const networks = [...new Set(host.ports.map((/** @type {any} */ port) => port.network_id))].flatMap((id) => context.topology.networks.get(id) ?? []);
@@ -300,7 +312,13 @@ const DESCRIPTIONS = {
         link('router', router.id, clean(router.name)),
         h('span', { class: 'muted end' }, placedWords(router.instances.find((/** @type {any} */ each) => each.host === host.name))),
       ])) : null,
-      section(`Tunnels (${peers.length})`, peers.length ? list('Tunnels', peers, (tunnel) => {
+      measured ? section(`Tunnels (${more.host.tunnels_total ?? measured.length})`, measured.length ? list('Tunnels', measured, (tunnel) => [
+        mark({ up: 'ok', down: 'bad' }[/** @type {'up'} */ (tunnel.state)] ?? 'unknown', `${tunnel.state} ${clean(tunnel.reason)}`),
+        h('div', { class: 'stack' }, link('host', tunnel.host, tunnel.host), tunnel.reason && tunnel.state !== 'up' ? h('p', { class: 'muted' }, clean(tunnel.reason)) : null,
+          rateOf(tunnel.address).length ? sparkline(samplesOf(rateOf(tunnel.address), more.rates.columns)) : null),
+        h('span', { class: 'muted end' }, (tunnel.types ?? []).join(', ')),
+      ], (tunnel) => tunnel.host) : h('p', { class: 'muted' }, 'No tunnel network has ports here and on another host.'))
+      : section(`Tunnels (${peers.length})`, peers.length ? list('Tunnels', peers, (tunnel) => {
         const other = tunnel.a === host.name ? tunnel.b : tunnel.a;
         return [
           mark(tunnel.health, tunnel.health), link('host', other, other),

@@ -2,6 +2,7 @@
 
 import { h, patch, put } from '../core/dom.js';
 import { ago, clean, nameOf, parseTime, shown } from '../core/format.js';
+import { formatPlace } from '../core/hash.js';
 import { icon } from '../core/icons.js';
 import { ApiError } from '../data/api.js';
 import { commandsFor } from '../data/commands.js';
@@ -11,6 +12,7 @@ import { describe } from './describe.js';
 import { copyable, data, empty, notice, section } from './parts.js';
 
 const CHANGES = 12;
+const RATES = 30000; // milliseconds, as hosts report them
 
 /** @typedef {{reload: () => void, element: any}} Part a section that is fetched */
 
@@ -42,6 +44,7 @@ export class Details {
     this.related = null;
     /** @type {Part[]} */
     this.parts = [];
+    setInterval(() => this.poll(), RATES);
   }
 
   /** Nothing is shown. */
@@ -72,7 +75,8 @@ export class Details {
     this.refresh(kind, id, object);
     patch(this.title, data(titleOf(kind, object)));
     patch(this.main, describe(kind, { ...this.full, ...object }, derived, this.related));
-    patch(this.commands, h('details', { class: 'fold' }, h('summary', {}, 'Commands'),
+    patch(this.commands, isListed(kind) ? h('p', {}, h('a', { class: 'object-link', href: formatPlace({ view: 'timeline', params: { object: id } }) }, icon('change'), 'History')) : null,
+      h('details', { class: 'fold' }, h('summary', {}, 'Commands'),
       h('ul', { class: 'commands' }, commandsFor(kind, object).map((command) => h('li', { 'data-key': command }, copyable(command))))));
   }
 
@@ -102,6 +106,7 @@ export class Details {
     const at = this.shown;
     try {
       this.readRelated(kind, id);
+      this.readRates(kind, id);
       if (!isListed(kind)) return;
       const [object] = Object.values(await this.api.get(`v2.0/${KINDS[kind].collection}/${encodeURIComponent(id)}`));
       if (at !== this.shown) return;
@@ -124,17 +129,41 @@ export class Details {
         const { router_placement: { instances } } = await this.api.get(`v2.0/router-placements/${encodeURIComponent(id)}`);
         return instances ? { instances } : null;
       },
-      host: async () => ({ routers: (await this.api.get('v2.0/router-placements', [['hosts', id], ['limit', '1000']])).router_placements }),
+      host: async () => ({
+        ...(await this.api.get(`v2.0/hosts/${encodeURIComponent(id)}`)),
+        routers: (await this.api.get('v2.0/router-placements', [['hosts', id], ['limit', '1000']])).router_placements,
+      }),
     })[kind];
     if (!reading) return;
     try {
       const related = await reading();
       if (at !== this.shown) return;
-      this.related = related;
+      this.related = { ...this.related, ...related };
       this.onUpdate();
     } catch (error) {
       if (!(error instanceof ApiError)) throw error; // not visible to members
     }
+  }
+
+  /** Rates of a port or router, or of the tunnels of a host. @param {string} kind @param {string} id */
+  async readRates(kind, id) {
+    const name = /** @type {Object<string, string>} */ ({ port: 'port_id', router: 'router_id', host: 'host' })[kind];
+    const at = this.shown;
+    if (!name) return;
+    try {
+      const answer = await this.api.get('v2.0/rates', [[name, id]]);
+      if (at !== this.shown) return;
+      this.related = { ...this.related, rates: answer };
+      this.onUpdate();
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error; // of an older server, or not visible
+    }
+  }
+
+  /** Rates are reported all the time, so that no change tells of them. */
+  poll() {
+    const at = this.shown.indexOf(':');
+    if (at > 0 && !this.element.hidden && document.visibilityState === 'visible') this.readRates(this.shown.slice(0, at), this.shown.slice(at + 1));
   }
 
   focus() {

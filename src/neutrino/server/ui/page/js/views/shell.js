@@ -9,10 +9,11 @@ import { searchBox } from './search.js';
 
 /** @type {Object<string, string>} */
 const NAMES = {
-  topology: 'Topology', ports: 'Ports', networks: 'Networks', routers: 'Routers', hosts: 'Hosts', subnets: 'Subnets', health: 'Health', trace: 'Trace',
+  topology: 'Topology', ports: 'Ports', networks: 'Networks', routers: 'Routers', hosts: 'Hosts', subnets: 'Subnets', health: 'Health',
+  timeline: 'Timeline', trace: 'Trace',
 };
 /** @type {Object<string, string>} */
-const ICONS = { ports: 'port', networks: 'network', routers: 'router' };
+const ICONS = { ports: 'port', networks: 'network', routers: 'router', timeline: 'change' };
 const CONNECTION = {
   loading: ['unknown', 'Loading'], live: ['live', 'Live'], late: ['warn', 'No answer'], disconnected: ['bad', 'Disconnected'], expired: ['key', 'Login expired'],
 };
