@@ -2,10 +2,10 @@
 
     python -m qa.bench.page [--sizes empty,small,medium,large]
 
-Live after: from the start of the navigation until the page is live, and the same with a line of 200 kB/s. Transfer: bytes on
-the wire until then, nothing cached. Longest task: of the main thread, at the start and in every view. Frames: a second while
-all networks are expanded and the drawing is panned, in software rendering. Heap: of JavaScript after that. Server: processor
-time of one load, and of a minute with one tab that is live.
+Live after: from the start of the navigation until the page is live, and the same with a line of 200 kB/s. Transfer: bytes
+on the wire until then, nothing cached. Longest task: of the main thread, at the start and in every view. Frames: a second
+while all networks are expanded and the drawing is panned, in software rendering. Heap: of JavaScript after that. Server:
+processor time of one load, and of a minute with one tab that is live.
 """
 
 from __future__ import annotations
