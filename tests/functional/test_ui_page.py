@@ -163,7 +163,7 @@ def test_the_graph_by_keyboard(page: Page, cloud: dict[str, Any]) -> None:
 
 
 def test_pan_and_zoom(page: Page) -> None:
-    transform = "document.querySelector('.content').getAttribute('transform')"
+    transform = "document.querySelector('.content').style.transform"
     first = page.evaluate(transform)
     page.drag((700, 700), (760, 720))
     page.wait_for(f"{transform} !== {first!r}")

@@ -74,8 +74,10 @@ export class Api {
    */
   async list(kind, { fields = KINDS[kind].fields, filters = [], onPage = () => {} } = {}) {
     const found = [];
+    // In this order equal ids of networks stand together, and the answer is half as large when it is compressed.
+    const order = kind === 'port' ? [/** @type {[string, string]} */ (['sort_key', 'network_id']), /** @type {[string, string]} */ (['sort_key', 'id'])] : [];
     /** @type {Params} */
-    const asked = [...fields.map((field) => /** @type {[string, string]} */ (['fields', field])), ...filters, ['limit', String(PAGE)]];
+    const asked = [...order, ...fields.map((field) => /** @type {[string, string]} */ (['fields', field])), ...filters, ['limit', String(PAGE)]];
     let marker = null;
     for (;;) {
       const answer = await this.get(`v2.0/${KINDS[kind].collection}`, marker ? [...asked, ['marker', marker]] : asked);

@@ -10,7 +10,7 @@
  * @typedef {{x: number, y: number, w: number, h: number}} Rect
  * @typedef {0 | 1 | 2} Level 0 near: all; 1: without ports; 2 far: without texts
  * @typedef {{id: string, layer: string, order: number, item: any, rect: Rect, level: number}} Item level: the farthest that shows it
- * @typedef {{element: any, order: number, signature: string, at?: string}} Drawn
+ * @typedef {{element: any, order: number, signature: string, at?: string, item: any, level: Level}} Drawn
  */
 
 import { DRAW } from './draw.js';
@@ -89,8 +89,11 @@ export class Painter {
     this.queue = [];
     for (const item of this.items.values()) {
       const wanted = (item.level >= level && intersects(item.rect, view)) || (item.layer === 'node' && kept.has(item.item.key));
+      const known = this.drawn.get(item.id);
+      // Of the same picture and as near as before: it shows the same.
+      if (wanted && known && known.item === item.item && known.level === level) continue;
       if (wanted) this.queue.push(item);
-      else if (this.drawn.has(item.id)) this.remove(item.id);
+      else if (known) this.remove(item.id);
     }
     cancelAnimationFrame(this.frame);
     this.work(FIRST);
@@ -116,7 +119,7 @@ export class Painter {
   draw({ id, layer, order, item }) {
     const known = this.drawn.get(id);
     const now = DRAW[layer](item, this.names, known, this.level);
-    this.drawn.set(id, { ...now, order });
+    this.drawn.set(id, { ...now, order, item, level: this.level });
     if (known && known.element !== now.element) known.element.replaceWith(now.element);
     else if (!known) this.layers[layer].insertBefore(now.element, this.after(layer, order));
     this.decorate(item, now.element);

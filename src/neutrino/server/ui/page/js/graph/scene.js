@@ -15,7 +15,7 @@
  *   counts: {networks: number, routers: number, ports: number, drawn: number}}} Scene
  */
 
-import { byName, compareText } from '../core/order.js';
+import { byName, compareText, sortedBy } from '../core/order.js';
 import { isHaNetwork } from '../data/topology.js';
 import { byTrouble, sumOf } from '../data/troubles.js';
 
@@ -33,7 +33,7 @@ export function buildScene(topology, { project = '', expanded = new Map(), troub
   const networks = [...topology.networks.values()].filter((node) => isShown(node, project, topology) && fails(`network:${node.id}`));
   const routers = [...topology.routers.values()].filter((node) =>
     (!project || node.project === project) && (fails(`router:${node.id}`) || node.networkIds.some((id) => fails(`network:${id}`))));
-  const inner = networks.filter((node) => !node.external).sort(byName);
+  const inner = sortedBy(networks.filter((node) => !node.external), (node) => node.name, (node) => node.id);
   const externals = networks.filter((node) => node.external).sort(byName);
   const isOpen = (key, normally) => expanded.get(key) ?? normally;
   const few = inner.length <= FEW_NETWORKS;

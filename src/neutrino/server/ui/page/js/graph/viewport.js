@@ -42,7 +42,8 @@ export class Viewport {
   }
 
   apply() {
-    this.content.setAttribute('transform', `translate(${round(this.x)} ${round(this.y)}) scale(${round(this.k, 4)})`);
+    // By its style, with will-change: the browser moves what it has painted, and paints nothing again.
+    this.content.style.transform = `translate(${round(this.x)}px, ${round(this.y)}px) scale(${round(this.k, 4)})`;
     this.onMoved();
   }
 

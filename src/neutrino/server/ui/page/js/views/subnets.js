@@ -7,11 +7,11 @@ import { data, empty, link, notice } from './parts.js';
 import { usageBar } from './usage_bar.js';
 
 const SORTS = {
-  usage: ['Fullest first', (a, b) => b.ratio - a.ratio || compare(a, b)],
+  usage: ['Fullest first', (a, b) => b.ratio - a.ratio || (a.id < b.id ? -1 : 1)],
   name: ['By name', (a, b) => compare(a, b)],
   network: ['By network', (a, b) => compareText(nameOf(a.network ?? {}), nameOf(b.network ?? {})) || compare(a, b)],
 };
-const SHOWN = 300;
+const SHOWN = 120;
 
 function compare(a, b) {
   return compareText(title(a), title(b)) || (a.id < b.id ? -1 : 1);
