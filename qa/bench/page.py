@@ -32,13 +32,16 @@ EXPAND = """(async () => {
   const fit = () => document.querySelector("[aria-label='Fit to the window']").click();
   for (let n = 0; n < 400; n += 1) {
     fit();
-    await new Promise(requestAnimationFrame);
-    const card = document.querySelector('.n-project, .n-group');
+    let card = null;
+    for (let frame = 0; frame < 60 && !card; frame += 1) { // elements are drawn in slices
+      await new Promise(requestAnimationFrame);
+      card = document.querySelector('.n-project, .n-group');
+    }
     if (!card) break;
     card.dispatchEvent(new MouseEvent('click', {bubbles: true}));
   }
   fit();
-  await new Promise((resolve) => setTimeout(resolve, 1000));
+  await new Promise((resolve) => setTimeout(resolve, 6000));
   return document.querySelectorAll('.n-network').length;
 })()"""
 PAN = """new Promise((resolve) => {
