@@ -33,7 +33,7 @@ def set_enabled(admin: Api, agent_id: str, enabled: bool) -> None:
 
 
 def serving_hosts(admin: Api, network: Object) -> list[str]:
-    found = admin.get(f"/networks/{network['id']}/dhcp-agents").expect(200)["agents"]
+    found = admin.get(f"/networks/{network['id']}/dhcp-agents").expect(200).body["agents"]
     return sorted(agent["host"] for agent in found)
 
 
@@ -88,7 +88,7 @@ def test_a_disabled_agent_serves_what_it_has_only_if_configured(cloud: Any) -> N
         other, _ = inside(admin, cidr="10.9.0.0/24")
         assert serving_hosts(admin, other) == ["h2"]
         if stays:
-            problems = {one["kind"] for one in admin.get("/status").expect(200)["status"]["problems"]}
+            problems = {one["kind"] for one in admin.get("/status").expect(200).body["status"]["problems"]}
             assert not {"network-agents-disabled", "router-agents-disabled"} & problems
             port = admin.port(network, binding__host_id="h1", device_owner="compute:nova")
             assert port["binding:vif_type"] == "ovs"
