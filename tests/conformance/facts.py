@@ -21,7 +21,7 @@ CORE = ("network", "subnet", "subnetpool", "port")  # resources of every server,
 
 # What Neutron does not have: extensions and collections of our own.
 OWN_ALIASES = frozenset({"rates", "trace"})
-OWN_COLLECTIONS = frozenset({"traces", "changes"})
+OWN_COLLECTIONS = frozenset({"changes", "rates", "router_placements", "traces"})
 
 DECIDED = "decided by the server"
 NEEDED = "must be given"

@@ -49,6 +49,10 @@ OURS = {
     "create_trace": "an API of ours",
     "get_trace": "an API of ours",
     "get_change": "an API of ours",
+    "get_rate": "an API of ours",
+    "get_rate:host": "an API of ours",
+    "get_router_placement": "an API of ours",
+    **{f"get_router_placement:{name}": "an API of ours" for name in ("distributed", "ha", "hosts", "instances")},
 }
 
 # Rules that decide differently, with the reason.

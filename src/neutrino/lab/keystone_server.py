@@ -13,7 +13,7 @@ from keystone.server.flask import core
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 
-class _Handler(WSGIRequestHandler):
+class Handler(WSGIRequestHandler):
     protocol_version = "HTTP/1.1"  # keep connections open
 
 
@@ -41,7 +41,8 @@ def main() -> None:
     _manage(config, "db_sync")
     _manage(config, "bootstrap")
     application = core.initialize_application("public", config_files=[config])
-    make_server(host, port, application, threaded=True, request_handler=_Handler).serve_forever()
+    make_server(host, port, application, threaded=True, request_handler=Handler).serve_forever()
 
 
-main()
+if __name__ == "__main__":
+    main()
