@@ -25,7 +25,8 @@ SLOW = 200_000  # bytes a second
 IDLE = 20.0  # seconds, of which a minute is computed
 VIEWS = ("ports", "networks", "routers", "hosts", "subnets", "health", "trace", "topology")
 TASKS = """window.tasks = []; new PerformanceObserver((list) => {
-  for (const each of list.getEntries()) window.tasks.push(Math.round(each.duration));
+  const where = window.live ? location.hash : 'start';
+  for (const each of list.getEntries()) window.tasks.push([Math.round(each.duration), where]);
 }).observe({type: 'longtask', buffered: true});"""
 # Expands some projects or groups, and shows all of the drawing; true at the end. In parts, each of which is soon done.
 EXPAND = """(async () => {
@@ -76,6 +77,7 @@ class Figures:
     live_slowly: float
     transfer: int  # bytes
     longest: int  # milliseconds
+    where: str  # the view of the longest task
     frames: float  # a second
     heap: float  # MB
     load: float  # seconds of the server's processors
@@ -118,6 +120,7 @@ def measured(browser: Browser, size: Size) -> Figures:
             page.call("Page.addScriptToEvaluateOnNewDocument", source=TASKS)
             before = processor_seconds(server.pids[0])
             live = load(page, server.url)
+            page.evaluate("window.live = true")
             loaded = processor_seconds(server.pids[0]) - before
             transfer = page.evaluate(
                 "[performance.getEntriesByType('navigation')[0], ...performance.getEntriesByType('resource')]"
@@ -130,7 +133,9 @@ def measured(browser: Browser, size: Size) -> Figures:
                 page.evaluate(f"location.hash = '#/{view}'")
                 page.wait_for(f"document.querySelector('.view-{view}') !== null")
                 time.sleep(1)
-            longest = max(page.evaluate("window.tasks"), default=0)
+            tasks = page.evaluate("window.tasks")
+            print(sorted(tasks, reverse=True)[:8], flush=True)
+            longest, where = max(tasks, default=(0, ""))
             while not page.evaluate(EXPAND):
                 pass
             time.sleep(6)  # all of it is drawn
@@ -138,7 +143,9 @@ def measured(browser: Browser, size: Size) -> Figures:
             frames = page.evaluate(PAN)
             page.call("HeapProfiler.collectGarbage")
             heap = page.evaluate("performance.memory.usedJSHeapSize") / 1e6
-    return Figures(size, drawn, live, live_slowly, transfer, longest, frames, heap, loaded, minute)
+    return Figures(
+        size, drawn, live, live_slowly, transfer, longest, where.removeprefix("#/"), frames, heap, loaded, minute
+    )
 
 
 def table(rows: list[Figures]) -> str:
@@ -156,7 +163,7 @@ def table(rows: list[Figures]) -> str:
             f"{row.live:.1f} s",
             f"{row.live_slowly:.1f} s",
             f"{row.transfer / 1000:,.0f} kB",
-            f"{row.longest} ms" if row.longest else "below 50 ms",
+            f"{row.longest} ms ({row.where})" if row.longest else "below 50 ms",
             f"{row.frames:.0f}/s ({row.drawn:,} networks)",
             f"{row.heap:.0f} MB",
             f"{row.load:.2f} s",
