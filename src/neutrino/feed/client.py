@@ -159,7 +159,7 @@ class FeedClient:
         self._uses_sums = False  # the last server understands them
         self._on_synced: list[Callable[[], None]] = []
         self._position_is_new = False
-        self._on_query: Callable[[m.Query], None] = self._refuse_query
+        self._on_query: Callable[[m.Query], None] = self._leave_query
         self._answers: dict[str, float] = {}  # unacknowledged: until when the asking process waits
         self.state = State(kinds, self._report_problem)
         self._offered: State | None = None  # of a server that is not accepted yet
@@ -309,8 +309,8 @@ class FeedClient:
             del self._answers[query_id]
             self._reports.forget(("answer", query_id))
 
-    def _refuse_query(self, query: m.Query) -> None:
-        self.answer(query.id, time.monotonic() + query.seconds, error="this process answers no queries")
+    def _leave_query(self, query: m.Query) -> None:
+        """To the host's agent, which is asked too: this is another process or connection, as of `neutrino agent verify`."""
 
     @property
     def unacknowledged(self) -> int:
