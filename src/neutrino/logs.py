@@ -21,8 +21,8 @@ class ContextRecord(logging.LogRecord):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         request_id = request_ids.get()
-        if request_id:
-            self.context = {"request_id": request_id, **request_ids.CALLER.get()}
+        # Empty without a request: oslo.log would take the context that a library has left in this thread.
+        self.context = {"request_id": request_id, **request_ids.CALLER.get()} if request_id else {}
 
 
 def setup(conf: cfg.ConfigOpts) -> None:

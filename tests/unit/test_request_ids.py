@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from oslo_config import cfg
+from oslo_context import context
 from oslo_log import formatters, log
 
 from neutrino import request_ids
@@ -151,6 +153,19 @@ def test_log_lines_show_the_request_and_its_caller(conf: cfg.ConfigOpts) -> None
     text = formatters.ContextFormatter(config=conf)
     assert "[ req-1 u1 p1 - - - -] port p1 is wired" in text.format(record("req-1"))
     assert "[-] port p1 is wired" in text.format(record(""))
+
+
+def test_log_lines_ignore_what_libraries_leave_in_the_thread(conf: cfg.ConfigOpts) -> None:
+    def lines() -> list[str]:
+        context.RequestContext(user_id="another")  # kept for the thread
+        return [
+            form.format(record("")) for form in (formatters.ContextFormatter(config=conf), formatters.JSONFormatter())
+        ]
+
+    with ThreadPoolExecutor(1) as thread:
+        text, encoded = thread.submit(lines).result()
+    assert "[-] port p1 is wired" in text
+    assert json.loads(encoded)["context"] == {}
 
 
 def test_json_lines_show_the_request_and_its_caller() -> None:
