@@ -1,7 +1,7 @@
 // Rules for the topology page. Types are checked by tsc (tsconfig.json).
 
 const BROWSER = [
-  'AbortSignal', 'CSS', 'DOMException', 'Event', 'FormData', 'Intl', 'Node', 'ResizeObserver', 'URL', 'URLSearchParams',
+  'AbortSignal', 'CSS', 'DOMException', 'Event', 'FormData', 'Intl', 'MessageChannel', 'Node', 'ResizeObserver', 'URL', 'URLSearchParams',
   'addEventListener', 'clearInterval', 'clearTimeout', 'console', 'document', 'fetch', 'getComputedStyle', 'getSelection', 'history',
   'innerHeight', 'innerWidth', 'localStorage', 'location', 'matchMedia', 'navigator', 'performance', 'queueMicrotask',
   'cancelAnimationFrame', 'requestAnimationFrame', 'sessionStorage', 'setInterval', 'setTimeout', 'structuredClone',

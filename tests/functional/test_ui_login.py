@@ -164,6 +164,22 @@ def test_an_administrator_sees_all_projects_by_name(page: Page, cloud: Cloud) ->
     page.wait_until_gone("ui-green-net", ".n-network")
     page.click("nav a[href='#/health']")
     page.wait_for_text("round trip", ".tile")
+    page.click("nav a[href='#/timeline']")
+    page.wait_for_text("by ui-root", ".timeline")  # users that the page knows by name
+
+
+def test_another_project_without_a_new_login(page: Page, cloud: Cloud) -> None:
+    red, green = cloud.projects["ui-red"], cloud.projects["ui-green"]
+    log_in(page, user="ui-bob", password=PASSWORD, project="ui-green")
+    page.wait_for_text("ui-green-net", ".n-network")
+    page.set_offline(True)  # a switch that fails leaves the project as it was
+    page.choose("select.switch", red)
+    page.wait_for(f"document.querySelector('select.switch').value === '{green}'")
+    page.set_offline(False)
+    page.choose("select.switch", red)
+    page.wait_for_text("ui-red-net", ".n-network")
+    assert "ui-green-net" not in page.evaluate("document.body.textContent")
+    assert page.evaluate("JSON.parse(sessionStorage.getItem('neutrino-session')).project_id") == red
 
 
 def test_an_application_credential(cloud: Cloud) -> None:

@@ -46,8 +46,9 @@ export class App {
     if (session.project_id) this.names.set(session.project_id, clean(session.project));
     this.place = parsePlace(location.hash);
     const projectName = (/** @type {string} */ id) => this.names.get(id) || shortId(id) || 'no project';
-    this.derived = new Derived(this.store, { projectName, project: isAdmin(session) ? null : session.project_id });
-    this.extras = new Extras(api, this.derived, { isAdmin: isAdmin(session), onRead: () => this.update() });
+    const userName = (/** @type {string} */ id) => (id === session.user_id && clean(session.user)) || shortId(id);
+    this.derived = new Derived(this.store, { projectName, userName, project: isAdmin(session) ? null : session.project_id });
+    this.extras = new Extras(api, this.derived, { isAdmin: isAdmin(session), onRead: () => this.refresh() });
     this.shell = new Shell({
       session, projectName, searched: () => this.searched(),
       onGo: (href) => this.follow(href),
@@ -74,19 +75,22 @@ export class App {
     this.trace = new TraceView({ api, derived: this.derived, canvas: this.canvas, nodeKey });
     this.live = new Live(
       api, this.store, (connection) => this.onConnection(connection),
-      (kind, difference) => this.onDifference(kind, difference),
+      (kind, difference) => this.onDifference(kind, difference), (kind, object) => this.derived.prepare(kind, object),
     );
     this.frame = h('div', { class: 'views' });
     /** What the views were drawn from, by view. @type {Map<string, string>} */
     this.drawn = new Map();
     this.fromGraph = false;
     this.revealed = false;
+    /** Whether something is being derived, and whether the data has changed meanwhile. */
+    this.refreshing = false;
+    this.stale = false;
   }
 
   /** @param {any} root */
   start(root) {
     put(root, this.shell.element);
-    this.store.subscribe(() => this.update());
+    this.store.subscribe(() => this.refresh());
     addEventListener('hashchange', () => this.onPlace());
     document.addEventListener('click', (event) => this.onLink(event));
     put(this.shell.main, this.frame);
@@ -236,6 +240,22 @@ export class App {
   }
 
   // --- drawing ------------------------------------------------------------------------------------------------------------
+
+  /** The data has changed: what is derived of it, in parts, then the view. */
+  async refresh() {
+    this.stale = true;
+    if (this.refreshing) return;
+    this.refreshing = true;
+    try {
+      while (this.stale) {
+        this.stale = false;
+        await this.derived.inParts();
+        this.update();
+      }
+    } finally {
+      this.refreshing = false;
+    }
+  }
 
   update() {
     const { view, params } = this.place;

@@ -34,8 +34,23 @@ export function sortedBy(items, textOf, idOf) {
   return rows.map(({ item }) => item);
 }
 
+/** Keys of texts: a table sorts the same names again and again. @type {Map<string, string>} */
+const keys = new Map();
+const MOST_KEYS = 50_000;
+
 /** @param {string} text */
 function naturalKey(text) {
+  let key = keys.get(text);
+  if (key === undefined) {
+    key = makeKey(text);
+    if (keys.size >= MOST_KEYS) keys.clear();
+    keys.set(text, key);
+  }
+  return key;
+}
+
+/** @param {string} text */
+function makeKey(text) {
   return text.toLowerCase().replace(/\d+/g, (digits) => {
     const plain = digits.replace(/^0+(?=\d)/, '');
     return String.fromCharCode(0x30 + Math.min(plain.length, 60)) + plain;

@@ -69,7 +69,7 @@ export class Api {
    * All objects of a kind that the caller may see, page by page.
    *
    * @param {string} kind
-   * @param {{fields?: string[], filters?: Params, onPage?: (number: number) => void}} [options]
+   * @param {{fields?: string[], filters?: Params, onPage?: (rows: any[], number: number) => void | Promise<void>}} [options] onPage: work with a page, before the next is asked for
    * @returns {Promise<any[]>}
    */
   async list(kind, { fields = KINDS[kind].fields, filters = [], onPage = () => {} } = {}) {
@@ -83,7 +83,7 @@ export class Api {
       const answer = await this.get(`v2.0/${KINDS[kind].collection}`, marker ? [...asked, ['marker', marker]] : asked);
       const rows = answer[answerKey(kind)];
       found.push(...rows);
-      onPage(found.length);
+      await onPage(rows, found.length);
       const more = (answer[`${answerKey(kind)}_links`] ?? []).some((/** @type {any} */ link) => link.rel === 'next');
       if (!more || rows.length === 0) return found;
       marker = rows[rows.length - 1].id;

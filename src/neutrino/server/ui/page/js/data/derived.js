@@ -1,21 +1,27 @@
 /** What is derived from the data, computed again only if what it depends on has changed. */
 
+import { shortId } from '../core/format.js';
+import { turn } from '../core/turns.js';
 import { problemsOf, statusOf, totals } from './health.js';
 import { buildHosts, buildTunnels, silentHosts } from './hosts.js';
+import { portRow } from './rows.js';
 import { indexFindings, stateOf } from './states.js';
 import { countTroubles } from './troubles.js';
 import { buildTopology } from './topology.js';
 import { subnetUsage } from './usage.js';
 
+const MANY = 2000; // ports: with fewer, all is derived at once
+
 export class Derived {
   /**
    * @param {import('./store.js').Store} store
-   * @param {{projectName: (id: string) => string, project: string | null}} options project: of the caller, or null if the caller
+   * @param {{projectName: (id: string) => string, userName?: (id: string) => string, project: string | null}} options project: of the caller, or null if the caller
    *   sees the ports of all projects
    */
-  constructor(store, { projectName, project }) {
+  constructor(store, { projectName, userName = shortId, project }) {
     this.store = store;
     this.projectName = projectName;
+    this.userName = userName;
     this.project = project;
     /** Documents of the server: the status, and address usage. */
     /** @type {any | null} */
@@ -60,6 +66,21 @@ export class Derived {
   setPlacements(placements) {
     this.placements = new Map(placements.map((each) => [each.id, each]));
     this.editions.placements += 1;
+  }
+
+  /** What is derived from one object alone, kept with it: while lists are being read, so that less is left at their end. @param {string} kind @param {any} object */
+  prepare(kind, object) {
+    if (kind === 'port') portRow(object, this.store, this.facts, this.projectName);
+  }
+
+  /** Derives what all views need, one after the other, with the browser's turn in between. */
+  async inParts() {
+    if (this.store.tables.port.size < MANY) return;
+    const parts = [() => this.problems, () => this.topology, () => this.facts, () => this.troubles, () => this.hosts];
+    for (const part of parts) {
+      part();
+      await turn();
+    }
   }
 
   /** A text that changes with these editions. @param {...string} names */

@@ -11,17 +11,16 @@ const COMMON = ['id', 'name', 'project_id', 'revision_number'];
 export const KINDS = {
   network: {
     collection: 'networks',
-    fields: [...COMMON, 'status', 'admin_state_up', 'shared', 'router:external', 'mtu', 'subnets', 'description',
+    fields: [...COMMON, 'status', 'admin_state_up', 'shared', 'router:external',
       'provider:network_type', 'provider:physical_network', 'provider:segmentation_id'],
   },
   subnet: {
     collection: 'subnets',
-    fields: [...COMMON, 'network_id', 'cidr', 'ip_version', 'gateway_ip', 'enable_dhcp', 'allocation_pools',
-      'dns_nameservers', 'host_routes', 'ipv6_ra_mode', 'ipv6_address_mode', 'description'],
+    fields: [...COMMON, 'network_id', 'cidr', 'ip_version', 'gateway_ip', 'allocation_pools'],
   },
   router: {
     collection: 'routers',
-    fields: [...COMMON, 'status', 'admin_state_up', 'external_gateway_info', 'routes', 'distributed', 'ha', 'description'],
+    fields: [...COMMON, 'status', 'admin_state_up', 'external_gateway_info', 'distributed', 'ha'],
   },
   port: {
     collection: 'ports',
@@ -31,7 +30,7 @@ export const KINDS = {
   floatingip: {
     collection: 'floatingips',
     fields: ['id', 'project_id', 'revision_number', 'floating_ip_address', 'fixed_ip_address', 'port_id', 'router_id',
-      'floating_network_id', 'status', 'description'],
+      'floating_network_id', 'status'],
   },
   security_group: { collection: 'security-groups', fields: [...COMMON, 'description'] },
 };

@@ -5,6 +5,7 @@
  * members do not see changes of other projects, such as those of a shared network.
  */
 
+import { inParts } from '../core/turns.js';
 import { ApiError } from './api.js';
 import { differing, idsByKind, isTooOld } from './changes.js';
 import { KINDS } from './kinds.js';
@@ -28,12 +29,14 @@ export class Live {
    * @param {import('./store.js').Store} store
    * @param {(connection: Connection) => void} onState
    * @param {(kind: string, difference: {added: any[], removed: any[]}) => void} onChange
+   * @param {(kind: string, object: any) => void} [prepare] what is derived from one object alone, while its list is being read
    */
-  constructor(api, store, onState, onChange) {
+  constructor(api, store, onState, onChange, prepare = () => {}) {
     this.api = api;
     this.store = store;
     this.onState = onState;
     this.onChange = onChange;
+    this.prepare = prepare;
     this.position = null;
     /** @type {Connection} */
     this.connection = { state: 'loading', mode: 'changes', at: 0, error: '' };
@@ -128,7 +131,12 @@ export class Live {
   /** @param {string} kind */
   async loadKind(kind) {
     try {
-      this.store.replace(kind, await this.api.list(kind, { onPage: (number) => this.store.reading(kind, number) }));
+      this.store.replace(kind, await this.api.list(kind, {
+        onPage: async (rows, number) => {
+          this.store.reading(kind, number);
+          await inParts(rows, (object) => this.prepare(kind, object));
+        },
+      }));
     } catch (error) {
       if (!(error instanceof ApiError) || !isMissing(error)) throw error;
       this.store.hide(kind, error.status === 404 ? 'this server does not have them' : 'not visible with your roles');

@@ -10,23 +10,40 @@ import { clean, nameOf } from '../core/format.js';
 import { sortedBy } from '../core/order.js';
 import { hostWord } from './hosts.js';
 import { stateOf } from './states.js';
-import { isHaNetwork, portLabel } from './topology.js';
+import { isHaNetwork, memberOf } from './topology.js';
 
 /** @typedef {import('./derived.js').Derived} Derived */
 
 /** @param {Derived} derived @returns {Row[]} */
 function portRows({ store, facts, projectName }) {
   const found = [];
-  for (const port of store.tables.port.values()) {
-    const network = store.get('network', port.network_id);
-    const router = (port.device_owner ?? '').startsWith('network:') ? store.get('router', port.device_id) : null;
-    found.push(newRow('port', port, portLabel(port), stateOf('port', port, facts), projectName, {
-      addresses: (port.fixed_ips ?? []).map((/** @type {any} */ fixed) => fixed.ip_address).join(' '), mac: port.mac_address ?? '',
-      network: network ? nameOf(network) : '', networkId: port.network_id, host: clean(port['binding:host_id']),
-      owner: router ? nameOf(router) : clean(port.device_owner),
-    }));
-  }
+  for (const port of store.tables.port.values()) found.push(portRow(port, store, facts, projectName));
   return found;
+}
+
+/** Rows of ports that have not changed since the last time, each with what it was made from. @type {WeakMap<any, {row: Row, network: any, router: any}>} */
+const portRowsMade = new WeakMap();
+
+/**
+ * The row of a port; the same one as long as it shows the same.
+ *
+ * @param {any} port @param {import('./store.js').Store} store @param {import('./states.js').Facts} facts
+ * @param {(id: string) => string} projectName
+ * @returns {Row}
+ */
+export function portRow(port, store, facts, projectName) {
+  const network = store.get('network', port.network_id);
+  const router = (port.device_owner ?? '').startsWith('network:') ? store.get('router', port.device_id) : undefined;
+  const state = stateOf('port', port, facts);
+  const known = portRowsMade.get(port);
+  if (known && known.network === network && known.router === router && known.row.state[0] === state[0] && known.row.state[1] === state[1]) return known.row;
+  const row = newRow('port', port, memberOf(port).label, state, projectName, {
+    addresses: (port.fixed_ips ?? []).map((/** @type {any} */ fixed) => fixed.ip_address).join(' '), mac: port.mac_address ?? '',
+    network: network ? nameOf(network) : '', networkId: port.network_id, host: clean(port['binding:host_id']),
+    owner: router ? nameOf(router) : clean(port.device_owner),
+  });
+  portRowsMade.set(port, { row, network, router });
+  return row;
 }
 
 /** @param {Derived} derived @returns {Row[]} */

@@ -2,7 +2,7 @@
 
 import { clean, nameOf, shortId } from '../core/format.js';
 import { compareText } from '../core/order.js';
-import { portLabel } from './topology.js';
+import { memberOf } from './topology.js';
 
 /**
  * @typedef {{kind: string, id: string, title: string, text: string}} Hit
@@ -21,14 +21,18 @@ export function search({ tables, hosts = [], projects = [], projectName = shortI
   if (!wanted) return [];
   /** @type {{kind: string, object: any, title: string, text: string, rank: number}[]} */
   const found = [];
-  const consider = (/** @type {string} */ kind, /** @type {any} */ object, /** @type {string} */ title, /** @type {any[]} */ words, text = '') => {
-    const rank = rankOf(wanted, title, words);
+  const consider = (/** @type {string} */ kind, /** @type {any} */ object, /** @type {string} */ title, /** @type {string[]} */ words, text = '') => {
+    const rank = rankOf(wanted, words);
     if (rank < 3) found.push({ kind, object, title, text, rank });
   };
-  for (const host of hosts) consider('host', { id: host.name }, clean(host.name), [host.tunnelIp], host.tunnelIp);
-  for (const project of projects) consider('project', project, clean(project.name), [project.id], shortId(project.id));
-  for (const [kind, words] of Object.entries(WORDS)) {
-    for (const object of tables[kind]?.values() ?? []) consider(kind, object, titleOf(kind, object), words(object));
+  const lower = (/** @type {any[]} */ ...words) => words.filter(Boolean).map((word) => word.toLowerCase());
+  for (const host of hosts) consider('host', { id: host.name }, clean(host.name), lower(clean(host.name), host.tunnelIp), host.tunnelIp);
+  for (const project of projects) consider('project', project, clean(project.name), lower(clean(project.name), project.id), shortId(project.id));
+  for (const kind of Object.keys(WORDS)) {
+    for (const object of tables[kind]?.values() ?? []) {
+      const { title, words } = textsOf(kind, object);
+      consider(kind, object, title, words);
+    }
   }
   found.sort((a, b) => a.rank - b.rank || compareText(a.title, b.title) || (a.object.id < b.object.id ? -1 : 1));
   return found.slice(0, limit).map(({ kind, object, title, text }) => ({
@@ -36,22 +40,36 @@ export function search({ tables, hosts = [], projects = [], projectName = shortI
   }));
 }
 
-/** @param {string} wanted @param {string} title @param {any[]} words */
-function rankOf(wanted, title, words) {
-  let best = rank(wanted, title);
-  for (const word of words) if (word) best = Math.min(best, rank(wanted, word));
+/** Texts of objects that have not changed since the last time. @type {WeakMap<any, {title: string, words: string[]}>} */
+const texts = new WeakMap();
+
+/** The title of an object, and all texts by which it is found, in small letters. @param {string} kind @param {any} object */
+export function textsOf(kind, object) {
+  let known = texts.get(object);
+  if (!known) {
+    const title = titleOf(kind, object);
+    known = { title, words: [title, ...WORDS[kind](object)].filter(Boolean).map((word) => word.toLowerCase()) };
+    texts.set(object, known);
+  }
+  return known;
+}
+
+/** @param {string} wanted @param {string[]} words */
+function rankOf(wanted, words) {
+  let best = 3;
+  for (const word of words) best = Math.min(best, rank(wanted, word));
   return best;
 }
 
 /** 0 equal, 1 at the start, 2 within, 3 not. @param {string} wanted @param {string} word */
 function rank(wanted, word) {
-  const at = word.toLowerCase().indexOf(wanted);
+  const at = word.indexOf(wanted);
   return at < 0 ? 3 : at > 0 ? 2 : word.length === wanted.length ? 0 : 1;
 }
 
 /** @param {string} kind @param {any} object */
 function titleOf(kind, object) {
-  if (kind === 'port') return portLabel(object);
+  if (kind === 'port') return memberOf(object).label;
   if (kind === 'subnet') return clean(object.name) || object.cidr;
   return kind === 'floatingip' ? object.floating_ip_address : nameOf(object);
 }

@@ -11,7 +11,7 @@
  */
 
 import { clean, nameOf, shortId } from '../core/format.js';
-import { byName, compareText } from '../core/order.js';
+import { byName, compareText, sortedBy } from '../core/order.js';
 
 const INTERFACES = new Set([
   'network:router_interface', 'network:router_interface_distributed', 'network:ha_router_replicated_interface',
@@ -56,14 +56,14 @@ export function buildTopology(tables) {
     const network = networks.get(port.network_id);
     if (!network) continue;
     if (INTERFACES.has(port.device_owner)) attach(network, routers.get(port.device_id), port);
-    else if (isMember(port)) network.members.push(newMember(port, floatingIps.get(port.id) ?? NONE));
+    else if (isMember(port)) network.members.push(memberOf(port, floatingIps.get(port.id)));
     else network.services.push(port);
   }
   for (const network of networks.values()) {
-    network.subnets.sort((a, b) => a.ip_version - b.ip_version || compareText(a.cidr, b.cidr));
-    network.members.sort((a, b) => compareText(a.label, b.label) || (a.id < b.id ? -1 : 1));
-    network.floatingIps.sort((a, b) => compareText(a.floating_ip_address, b.floating_ip_address));
-    network.attachments.sort((a, b) => byName(routers.get(a.routerId), routers.get(b.routerId)));
+    if (network.subnets.length > 1) network.subnets.sort((a, b) => a.ip_version - b.ip_version || compareText(a.cidr, b.cidr));
+    if (network.members.length > 1) network.members = sortedBy(network.members, (each) => each.label, (each) => each.id);
+    if (network.floatingIps.length > 1) network.floatingIps.sort((a, b) => compareText(a.floating_ip_address, b.floating_ip_address));
+    if (network.attachments.length > 1) network.attachments.sort((a, b) => byName(routers.get(a.routerId), routers.get(b.routerId)));
   }
   return { networks, routers, projects: projectsOf(networks, routers) };
 }
@@ -89,8 +89,8 @@ const members = new WeakMap();
 /** @type {any[]} */
 const NONE = [];
 
-/** @param {any} port @param {any[]} floatingIps @returns {Member} */
-function newMember(port, floatingIps) {
+/** A port as a line below its network. @param {any} port @param {any[]} [floatingIps] @returns {Member} */
+export function memberOf(port, floatingIps = NONE) {
   const known = members.get(port);
   if (known && !known.floatingIps.length && !floatingIps.length) return known;
   const ips = (port.fixed_ips ?? []).map((/** @type {any} */ fixed) => fixed.ip_address);

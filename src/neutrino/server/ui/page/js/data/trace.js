@@ -2,6 +2,7 @@
 
 import { clean, nameOf } from '../core/format.js';
 import { isAddress } from './addresses.js';
+import { textsOf } from './search.js';
 import { isMember, portLabel } from './topology.js';
 
 export const PROTOCOLS = ['icmp', 'tcp', 'udp', 'sctp'];
@@ -55,8 +56,7 @@ export function suggestions(text, ports) {
   const found = [];
   for (const port of ports.values()) {
     if (!isMember(port)) continue;
-    const words = [portLabel(port), port.id, port.mac_address, ...(port.fixed_ips ?? []).map((/** @type {any} */ fixed) => fixed.ip_address)];
-    if (wanted && !words.some((word) => word?.toLowerCase().includes(wanted))) continue;
+    if (wanted && !textsOf('port', port).words.some((word) => word.includes(wanted))) continue;
     found.push(port);
     if (found.length === OFFERED) break;
   }

@@ -10,6 +10,9 @@
 
 import { poolSize } from './addresses.js';
 
+/** Addresses in the pools of subnets that have not changed since the last time. @type {WeakMap<any, bigint>} */
+const sizes = new WeakMap();
+
 /**
  * @param {Object<string, Map<string, any>>} tables
  * @param {any[] | null} availabilities of the server, or null if the caller may not see them
@@ -24,11 +27,16 @@ export function subnetUsage(tables, availabilities, project) {
   const counted = availabilities ? new Map() : countPorts(tables);
   /** @type {Usage[]} */
   const found = [];
+  const sizeOf = (/** @type {any} */ subnet) => {
+    let size = sizes.get(subnet);
+    if (size === undefined) sizes.set(subnet, (size = poolSize(subnet.allocation_pools)));
+    return size;
+  };
   for (const subnet of tables.subnet.values()) {
     const network = tables.network.get(subnet.network_id) ?? null;
     const known = reported.get(subnet.id);
     const used = known ? BigInt(known.used_ips) : BigInt(counted.get(subnet.id) ?? 0);
-    const total = known ? BigInt(known.total_ips) : poolSize(subnet.allocation_pools);
+    const total = known ? BigInt(known.total_ips) : sizeOf(subnet);
     const whole = known || project === null || network?.project_id === project;
     const ratio = total > 0n ? Math.min(1, Number((used * 10000n) / total) / 10000) : used > 0n ? 1 : 0;
     found.push({ id: subnet.id, subnet, network, used, total, ratio, source: known ? 'server' : whole ? 'ports' : 'partial' });

@@ -38,6 +38,8 @@ export class Canvas {
     this.expanded = new Map();
     this.loadedAt = 0;
     this.project = '';
+    /** What was drawn: the same again draws nothing. @type {any[]} */
+    this.drawnOf = [];
     /** @type {import('../data/topology.js').Topology | null} */
     this.topology = null;
     this.graph = new Graph({
@@ -50,6 +52,7 @@ export class Canvas {
         network: (id) => this.topology?.networks.get(id)?.name ?? 'an external network',
       },
     });
+    this.counts = { networks: 0, routers: 0, ports: 0 };
     this.onlyProblems = false;
     this.summary = h('p', { class: 'graph-summary', 'aria-live': 'off' });
     this.problems = h('input', { type: 'checkbox', name: 'problems', on: { change: () => onProblems(this.problems.checked) } });
@@ -73,7 +76,10 @@ export class Canvas {
     this.topology = this.derived.topology;
     this.project = project;
     if (this.store.loaded) this.loadedAt ||= Date.now();
-    this.draw();
+    const from = [this.topology, this.derived.troubles, project, onlyProblems, [...this.store.complete].join(' ')];
+    if (from.every((each, at) => each === this.drawnOf[at])) this.summarize();
+    else this.draw();
+    this.drawnOf = from;
   }
 
   /** Before that, what is known is drawn wrong: routers without networks, networks without a router. */
@@ -96,10 +102,16 @@ export class Canvas {
           h('pre', {}, 'openstack network create blue\nopenstack subnet create --network blue --subnet-range 10.0.0.0/24 blue-v4'))
         : empty('Loading the topology…', ''));
     }
-    const { networks, routers, ports } = scene.counts;
+    this.counts = scene.counts;
+    this.summarize();
+  }
+
+  /** How many of each there are, or how many were read so far. */
+  summarize() {
+    const { networks, routers, ports } = this.counts;
     const known = (/** @type {string} */ kind, /** @type {number} */ number) => (this.store.complete.has(kind) ? count(number, kind)
       : `${kind}s loading${this.store.progress.has(kind) ? ` (${count(this.store.progress.get(kind) ?? 0, 'read', 'read')})` : '…'}`);
-    this.summary.textContent = nothing && this.isReady() ? '' : [known('network', networks), known('router', routers), known('port', ports)].join(' · ');
+    this.summary.textContent = !this.graph.picture.nodes.length && this.isReady() ? '' : [known('network', networks), known('router', routers), known('port', ports)].join(' · ');
   }
 
   /** Expands or collapses. What was clicked stays where it is, unless all of the drawing can be shown readably. */

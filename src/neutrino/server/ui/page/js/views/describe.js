@@ -118,7 +118,7 @@ const DESCRIPTIONS = {
         ['CIDR', h('code', {}, subnet.cidr)],
         ['Network', network ? link('network', network.id, nameOf(network)) : null],
         ['Gateway', subnet.gateway_ip ? h('code', {}, subnet.gateway_ip) : 'none'],
-        ['DHCP', subnet.enable_dhcp ? 'yes' : 'no'],
+        ['DHCP', subnet.enable_dhcp === undefined ? null : subnet.enable_dhcp ? 'yes' : 'no'],
         ['IPv6 mode', subnet.ipv6_address_mode || subnet.ipv6_ra_mode],
         [
           'Allocation pools',

@@ -2,21 +2,28 @@
 
 import { h, patch } from '../core/dom.js';
 import { clean, count, nameOf } from '../core/format.js';
-import { compareText } from '../core/order.js';
+import { sortedBy } from '../core/order.js';
 import { data, empty, link, notice } from './parts.js';
 import { usageBar } from './usage_bar.js';
+import { Virtual, spaced } from './virtual.js';
 
+/** @typedef {import('../data/usage.js').Usage} Usage */
+
+/** @type {Object<string, [string, (rows: Usage[]) => Usage[]]>} */
 const SORTS = {
-  usage: ['Fullest first', (a, b) => b.ratio - a.ratio || (a.id < b.id ? -1 : 1)],
-  name: ['By name', (a, b) => compare(a, b)],
-  network: ['By network', (a, b) => compareText(nameOf(a.network ?? {}), nameOf(b.network ?? {})) || compare(a, b)],
+  usage: ['Fullest first', (rows) => rows.sort((a, b) => b.ratio - a.ratio || (a.id < b.id ? -1 : 1))],
+  name: ['By name', (rows) => sortedBy(rows, title, (each) => each.id)],
+  network: ['By network', (rows) => sortedBy(rows, (each) => `${networkOf(each)}  ${title(each)}`, (each) => each.id)],
 };
-const SHOWN = 120;
+const WIDE = 59; // pixels of a row
+const NARROW = 125; // below each other, as on a phone
 
-function compare(a, b) {
-  return compareText(title(a), title(b)) || (a.id < b.id ? -1 : 1);
+/** @param {Usage} usage */
+function networkOf({ network }) {
+  return nameOf(network ?? {});
 }
 
+/** @param {Usage} usage */
 function title({ subnet }) {
   return clean(subnet.name) || subnet.cidr;
 }
@@ -33,9 +40,18 @@ export class SubnetsView {
     );
     this.summary = h('p', { class: 'muted', role: 'status' });
     this.notes = h('div', {});
-    this.list = h('div', { class: 'subnets' });
+    this.blank = h('div', {});
+    this.list = h('ul', { class: 'usage-list', 'aria-label': 'Subnets' });
+    this.frame = h('div', { class: 'table-frame virtual', tabindex: 0, role: 'region', 'aria-label': 'Subnets' }, this.list);
+    this.virtual = new Virtual(this.frame, this.list, WIDE, (key, height) =>
+      spaced(h('li', { class: 'spacer', 'data-key': key, 'aria-hidden': 'true' }), height));
+    const narrow = matchMedia('(max-width: 860px)');
+    const resize = () => { this.virtual.height = narrow.matches ? NARROW : WIDE; };
+    resize();
+    narrow.addEventListener('change', () => { resize(); this.draw(); });
+    this.loaded = false;
     this.element = h(
-      'div', { class: 'page' },
+      'div', { class: 'page table-page' },
       h(
         'header', { class: 'page-head' }, h('h1', {}, 'Subnets'),
         this.summary,
@@ -44,8 +60,10 @@ export class SubnetsView {
         this.sort,
       ),
       this.notes,
-      this.list,
+      this.blank,
+      this.frame,
     );
+    /** @type {Usage[]} */
     this.rows = [];
   }
 
@@ -60,28 +78,26 @@ export class SubnetsView {
 
   draw() {
     const wanted = this.filter.value.trim().toLowerCase();
-    const rows = this.rows.filter((each) => !wanted || [
-      title(each), each.subnet.cidr, nameOf(each.network ?? {}),
+    const found = this.rows.filter((each) => !wanted || [
+      title(each), each.subnet.cidr, networkOf(each),
     ].some((text) => text.toLowerCase().includes(wanted)));
-    rows.sort(SORTS[this.sort.value][1]);
+    const rows = SORTS[this.sort.value][1](found);
     this.summary.textContent = this.loaded ? `${count(rows.length, 'subnet')}${wanted ? ` of ${this.rows.length}` : ''}` : '';
-    if (!rows.length) {
-      patch(
-        this.list,
-        this.loaded ? empty(
-          wanted ? 'Nothing matches' : 'No subnets yet',
-          wanted ? 'No subnet has this name, address range or network.' : 'Subnets appear here with their address usage.',
-        ) : empty('Loading…', ''),
-      );
-      return;
-    }
-    patch(this.list, h('ul', { class: 'usage-list', 'aria-label': 'Subnets' }, rows.slice(0, SHOWN).map((each) => h('li', { 'data-key': each.id },
-      h('div', { class: 'usage-name' }, h(
-        'a', { href: `#/subnets?select=subnet:${each.id}`, class: 'object-link strong' }, data(title(each)),
-      ),
-        clean(each.subnet.name) ? h('span', { class: 'mono muted' }, each.subnet.cidr) : null),
-      each.network ? link('network', each.network.id, nameOf(each.network)) : h('span', {}),
-      usageBar(each, true)))),
-    rows.length > SHOWN ? h('p', { class: 'muted' }, `The first ${SHOWN} are shown: filter to see others.`) : null);
+    this.frame.hidden = !rows.length;
+    patch(this.blank, rows.length ? null : !this.loaded ? empty('Loading…', '') : empty(
+      wanted ? 'Nothing matches' : 'No subnets yet',
+      wanted ? 'No subnet has this name, address range or network.' : 'Subnets appear here with their address usage.',
+    ));
+    this.virtual.set(rows.length, (at) => this.row(rows[at], at, rows.length));
+  }
+
+  /** @param {Usage} usage @param {number} at @param {number} number */
+  row(usage, at, number) {
+    const { id, subnet, network } = usage;
+    return h('li', { 'data-key': id, 'aria-setsize': number, 'aria-posinset': at + 1 },
+      h('div', { class: 'usage-name' }, h('a', { href: `#/subnets?select=subnet:${id}`, class: 'object-link strong' }, data(title(usage))),
+        clean(subnet.name) ? h('span', { class: 'mono muted' }, subnet.cidr) : null),
+      network ? link('network', network.id, nameOf(network)) : h('span', {}),
+      usageBar(usage, true));
   }
 }

@@ -50,6 +50,8 @@ export class TableView {
       class: 'object-link', href: formatPlace({ view: `${kind}s`, params: { ...this.params, select: `${kind}:${row.id}` } }),
     }, icon(kind), data(row.name));
     this.columns = COLUMNS[kind].map((column) => (column === NAME ? { ...column, cell: name } : column));
+    /** @type {{all: Row[], key: string, rows: Row[]}} */
+    this.known = { all: [], key: '', rows: [] };
     this.shown = '';
     this.sort = 'name';
     this.down = false;
@@ -65,6 +67,13 @@ export class TableView {
     this.element = h('div', { class: 'page table-page' },
       h('header', { class: 'page-head' }, h('h1', {}, title), this.summary, h('span', { class: 'grow' }), this.filter, this.states),
       this.blank, this.table.element);
+  }
+
+  /** The rows in their order; a click on one of them chooses and sorts nothing again. @param {Row[]} all @param {import('../data/rows.js').Wanted} wanted @param {(row: Row) => string} textOf */
+  chosen(all, wanted, textOf) {
+    const key = JSON.stringify(wanted);
+    if (this.known.all !== all || this.known.key !== key) this.known = { all, key, rows: choose(all, wanted, textOf) };
+    return this.known.rows;
   }
 
   /** @param {import('../data/derived.js').Derived} derived @param {Object<string, string>} params @param {string} selected */
@@ -87,7 +96,8 @@ export class TableView {
       return;
     }
     const all = derived.memo(`rows ${kind}`, MADE_FROM[kind], () => ROWS[kind](derived));
-    const rows = choose(all, { q: params.q ?? '', state: params.state ?? '', project: params.project ?? '', sort: this.sort, down: this.down }, column.text);
+    const chosen = { q: params.q ?? '', state: params.state ?? '', project: params.project ?? '', sort: this.sort, down: this.down };
+    const rows = this.chosen(all, chosen, column.text);
     const what = count(rows.length, TITLES[kind].toLowerCase());
     this.summary.textContent = rows.length === all.length ? what : `${what} of ${group(all.length)}`;
     patch(this.blank, rows.length ? null : empty(all.length ? 'Nothing matches' : `No ${TITLES[kind].toLowerCase()}s yet`, ''));

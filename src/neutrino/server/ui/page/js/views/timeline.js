@@ -81,7 +81,7 @@ export class TimelineView {
     const object = isListed(row.kind) ? this.derived.store.get(row.kind, row.object_id) : null;
     const named = (row.changed ?? []).find((/** @type {any} */ each) => each.name === 'name');
     const name = object ? nameOf(object) : clean(named?.old || named?.new) || shortId(row.object_id);
-    const user = row.user_id ? `by ${shortId(row.user_id)}` : '';
+    const user = row.user_id ? `by ${this.derived.userName(row.user_id)}` : '';
     const project = row.project_id ? this.derived.projectName(row.project_id) : '';
     return h('li', { 'data-key': `${row.position} ${row.object_id}`, class: `is-${row.action}` },
       h('time', { class: 'muted', datetime: at ? new Date(at).toISOString() : null, title: at ? new Date(at).toISOString() : null }, at ? ago(Date.now() - at) : ''),

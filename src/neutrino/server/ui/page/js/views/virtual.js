@@ -76,7 +76,7 @@ export function longList(label, items, line, keyOf) {
 }
 
 /** @param {any} element @param {number} height */
-function spaced(element, height) {
+export function spaced(element, height) {
   element.style.height = `${height}px`;
   return element;
 }
