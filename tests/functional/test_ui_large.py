@@ -77,6 +77,17 @@ def test_a_table_of_all_ports(page: Page, cloud: Cloud) -> None:
     page.wait_for("document.querySelectorAll('.grid.fixed tbody tr').length === 1")
 
 
+def test_all_subnets_are_in_the_list(page: Page, cloud: Cloud) -> None:
+    page.click("nav a[href='#/subnets']")
+    page.wait_for_text("800 subnets", ".page-head")
+    page.choose("select[aria-label=Order]", "network")
+    page.wait_for_text("net-0-0", ".usage-list")
+    assert page.count(".usage-list li") < 60
+    page.evaluate("document.querySelector('.virtual').scrollTop = 1e9")
+    page.wait_for_text("net-39-19", ".usage-list")
+    assert page.count(".usage-list li") < 60
+
+
 def test_no_task_is_long(page: Page, cloud: Cloud) -> None:
     """In any view, and while a port changes."""
     api = Caller(cloud.server.url)

@@ -48,7 +48,8 @@ OPTIONS = (
     "--hide-scrollbars",
     "--remote-debugging-port=0",
 )
-SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+ROOT = Path(__file__).parents[2]
+SCREENSHOTS = ROOT / "build" / "screenshots"
 
 
 class BrowserError(AssertionError):

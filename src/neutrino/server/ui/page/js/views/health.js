@@ -9,8 +9,9 @@ import { agentHealth, isDown } from '../data/hosts.js';
 import { TITLES, isListed } from '../data/kinds.js';
 import { bindingOf, isVirtual } from '../data/states.js';
 import { data, empty, mark, notice, state } from './parts.js';
+import { VirtualTable, longList } from './virtual.js';
 
-const SHOWN = 200;
+const LONG = 60; // more objects are a list that scrolls
 const MANY = 5; // objects that are listed at once; more are folded
 const WORDS = { bad: 'Failure', warn: 'Warning', note: 'Note' };
 
@@ -18,6 +19,15 @@ export class HealthView {
   constructor() {
     this.verdict = h('div', { role: 'status' });
     this.body = h('div', {});
+    /** @type {any[]} */
+    this.known = [];
+    this.sort = 'host';
+    this.down = false;
+    this.table = new VirtualTable('Agents', AGENT_COLUMNS, (key) => {
+      [this.sort, this.down] = [key, this.sort === key && !this.down];
+      this.drawAgents();
+    });
+    this.agents = h('section', { 'data-key': 'agents' }, h('h2', {}, 'Agents'), this.table.element);
     this.element = h(
       'div', { class: 'page' }, h('header', { class: 'page-head' }, h('h1', {}, 'Health'), this.verdict),
       this.body,
@@ -46,8 +56,16 @@ export class HealthView {
       h('div', { class: 'tiles', 'data-key': 'tiles' }, tiles(agents, derived.store.all('port'), status, agentsHidden)),
       h('section', { 'data-key': 'problems' }, h('h2', {}, 'Problems'), problems.length ? h('ul', { class: 'findings' }, problems.map(entry))
         : empty('No problems', agentsHidden ? 'Your ports, routers and floating IPs have no failure.' : 'All agents report in time, all dataplanes are up, and hosts have applied all changes.')),
-      agents.length ? h('section', { 'data-key': 'agents' }, h('h2', {}, 'Agents'), agentTable(agents)) : null,
+      agents.length ? this.agents : null,
       status ? h('section', { 'data-key': 'servers' }, h('h2', {}, 'Servers'), serverTable(status)) : statusHidden || agentsHidden ? null : h('p', { class: 'muted' }, 'This server does not report the state of its processes.'));
+    this.known = agents;
+    this.drawAgents();
+  }
+
+  drawAgents() {
+    const { text } = /** @type {import('./virtual.js').Column<any>} */ (AGENT_COLUMNS.find(({ key }) => key === this.sort));
+    const rows = sortedBy(this.known, text, (agent) => agent.id);
+    this.table.set(this.down ? rows.reverse() : rows, { sort: this.sort, down: this.down, selected: '' });
   }
 }
 
@@ -107,8 +125,9 @@ function entry(problem) {
       problem.text ? h('p', {}, data(problem.text)) : null,
       problem.fix ? h('p', { class: 'fix' }, h('b', {}, 'Fix: '), data(problem.fix)) : null,
       alone || !items.length ? null : h('details', { open: items.length < MANY }, h('summary', {}, 'Show them'),
-        h('ul', { class: 'many' }, items.slice(0, SHOWN).map((item) => h('li', { 'data-key': `${item.kind}:${item.id}` }, subject(item))),
-          number > Math.min(items.length, SHOWN) ? h('li', { class: 'muted' }, `and ${group(number - Math.min(items.length, SHOWN))} more`) : null))));
+        items.length > LONG ? longList(problem.title, items, subject, (item) => `${item.kind}:${item.id}`)
+          : h('ul', { class: 'many' }, items.map((item) => h('li', { 'data-key': `${item.kind}:${item.id}` }, subject(item)))),
+        number > items.length ? h('p', { class: 'muted' }, `and ${group(number - items.length)} more`) : null)));
 }
 
 /** @param {import('../data/health.js').Item} item */
@@ -131,25 +150,30 @@ function tile(title, value, name, text) {
   );
 }
 
-function agentTable(agents) {
-  const rows = sortedBy(agents, (agent) => `${agent.host} ${agent.agent_type}`, (agent) => agent.id);
-  return h('div', { class: 'table-frame', tabindex: 0, role: 'region', 'aria-label': 'Table' }, h('table', { class: 'grid' },
-    h(
-      'thead', {},
-      h(
-        'tr', {},
-        ['Agent', 'Host', 'State', 'Dataplane', 'Behind', 'Last report'].map((text) => h('th', { scope: 'col' }, text)),
-      ),
-    ),
-    h('tbody', {}, rows.slice(0, SHOWN).map((agent) => {
-      const own = agent.configurations ?? {};
-      const heartbeat = parseTime(agent.heartbeat_timestamp);
-      const health = agentHealth(agent);
-      const words = !agent.alive ? 'Late' : health === 'bad' ? 'Dataplane down' : health === 'warn' ? 'Alive, with problems' : agent.admin_state_up === false ? 'Disabled' : 'Alive';
-      return h('tr', { 'data-key': agent.id }, h('td', {}, h('a', { href: linkTo('agent', agent.id) }, data(agent.agent_type))), h('td', {}, h('a', { href: linkTo('host', agent.host) }, data(agent.host))),
-        h('td', {}, state(health, words)), h('td', {}, own.dataplane ? data(own.dataplane) : '–'), h('td', {}, own.feed_behind ?? '–'), h('td', {}, heartbeat ? ago(Date.now() - heartbeat) : '–'));
-    }))));
+/** @param {any} agent @returns {[string, string]} */
+function stateOfAgent(agent) {
+  const health = agentHealth(agent);
+  if (!agent.alive) return [health, 'Late'];
+  if (health === 'bad') return [health, 'Dataplane down'];
+  if (health === 'warn') return [health, 'Alive, with problems'];
+  return [health, agent.admin_state_up === false ? 'Disabled' : 'Alive'];
 }
+
+/** @param {any} agent */
+function lastReport(agent) {
+  const heartbeat = parseTime(agent.heartbeat_timestamp);
+  return heartbeat ? ago(Date.now() - heartbeat) : '–';
+}
+
+/** @type {import('./virtual.js').Column<any>[]} */
+const AGENT_COLUMNS = [
+  { key: 'agent', title: 'Agent', text: (agent) => `${agent.agent_type} ${agent.host}`, cell: (agent) => h('a', { href: linkTo('agent', agent.id) }, data(agent.agent_type)) },
+  { key: 'host', title: 'Host', text: (agent) => `${agent.host} ${agent.agent_type}`, cell: (agent) => h('a', { href: linkTo('host', agent.host) }, data(agent.host)) },
+  { key: 'state', title: 'State', text: (agent) => `${'bad warn off ok'.indexOf(stateOfAgent(agent)[0])} ${stateOfAgent(agent)[1]} ${agent.host}`, cell: (agent) => state(...stateOfAgent(agent)) },
+  { key: 'dataplane', title: 'Dataplane', text: (agent) => clean(agent.configurations?.dataplane) || '–' },
+  { key: 'behind', title: 'Behind', text: (agent) => String(agent.configurations?.feed_behind ?? '–') },
+  { key: 'report', title: 'Last report', text: (agent) => String(agent.heartbeat_timestamp ?? ''), cell: lastReport },
+];
 
 function serverTable(status) {
   const rows = (status.servers ?? []).flatMap((server) => (server.processes ?? []).map((process) => ({ ...process, server: server.name })));
