@@ -171,6 +171,7 @@ export class App {
     this.frame.className = `views view-${view}`;
     put(this.frame, ...(parts ?? []));
     this.extras.view = view;
+    if (view === 'topology' || view === 'trace') this.canvas.graph.resized(); // the window may have changed meanwhile
     if (view !== 'trace') {
       this.canvas.showPath(null);
       this.trace.place = '';

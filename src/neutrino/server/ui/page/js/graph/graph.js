@@ -107,6 +107,7 @@ export class Graph {
   }
 
   resized() {
+    this.viewport.known = null;
     if (!this.viewport.touched) this.viewport.fit(this.picture.bounds);
   }
 
