@@ -164,8 +164,6 @@ def test_an_administrator_sees_all_projects_by_name(page: Page, cloud: Cloud) ->
     page.wait_until_gone("ui-green-net", ".n-network")
     page.click("nav a[href='#/health']")
     page.wait_for_text("round trip", ".tile")
-    page.click("nav a[href='#/timeline']")
-    page.wait_for_text("by ui-root", ".timeline")  # users that the page knows by name
 
 
 def test_another_project_without_a_new_login(page: Page, cloud: Cloud) -> None:

@@ -107,7 +107,6 @@ export class Graph {
   }
 
   resized() {
-    this.viewport.known = null;
     if (!this.viewport.touched) this.viewport.fit(this.picture.bounds);
   }
 
@@ -128,6 +127,7 @@ export class Graph {
   moved() {
     const { x, y, k } = this.viewport;
     const { width, height } = this.viewport.size();
+    if (!this.viewport.known) return; // hidden: drawn when it is shown
     const [w, tall] = [width / k, height / k];
     const view = { x: -x / k, y: -y / k, w, h: tall };
     const level = levelOf(k);

@@ -23,8 +23,10 @@ export class Viewport {
     /** @type {{width: number, height: number} | null} */
     this.known = null;
     this.moved = 0;
+    /** What is to be shown once the drawing is visible. @type {(() => void) | null} */
+    this.waiting = null;
     // Asking for the size in each frame would cost a layout.
-    new ResizeObserver(() => { this.known = null; }).observe(svg);
+    new ResizeObserver(() => this.sized()).observe(svg);
     svg.addEventListener('wheel', (event) => this.onWheel(event), { passive: false });
     svg.addEventListener('pointerdown', (event) => this.onDown(event));
     svg.addEventListener('pointermove', (event) => this.onMove(event));
@@ -41,6 +43,15 @@ export class Viewport {
     return size;
   }
 
+  /** The drawing has another size, or is visible again: what it shows stays where it is, unless nothing was fitted yet. */
+  sized() {
+    this.known = null;
+    this.size();
+    if (!this.known) return;
+    if (this.waiting) this.waiting();
+    else this.onMoved();
+  }
+
   apply() {
     // By its style, with will-change: the browser moves what it has painted, and paints nothing again.
     this.content.style.transform = `translate(${round(this.x)}px, ${round(this.y)}px) scale(${round(this.k, 4)})`;
@@ -50,7 +61,8 @@ export class Viewport {
   /** Shows all of it, at most at its natural size. */
   fit(bounds, padding = 36) {
     const { width, height } = this.size();
-    if (!bounds.w || !bounds.h) return;
+    this.waiting = this.known ? null : () => this.fit(bounds, padding);
+    if (this.waiting || !bounds.w || !bounds.h) return;
     const scale = Math.min((width - 2 * padding) / bounds.w, (height - 2 * padding) / bounds.h, 1.15);
     this.k = clamp(scale, LEAST, MOST);
     this.x = (width - bounds.w * this.k) / 2 - bounds.x * this.k;
