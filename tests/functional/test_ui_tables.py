@@ -186,6 +186,7 @@ def test_a_phone_starts_stacked(browser: Browser, server: Neutrino, cloud: Cloud
         page.goto(f"{server.url}/ui/")
         page.wait_for_text("Live", ".connection")
         page.wait_for("document.querySelectorAll('.n-network').length === 3")
+        page.wait_for("/ports$/.test(document.querySelector('.graph-summary').textContent)")  # all are read
         where = "[...document.querySelectorAll('.node')].map((e) => [e.dataset.key, e.getBoundingClientRect().x])"
         before = page.evaluate(where)
         page.click(f"[data-key='network:{cloud['web']['id']}']")
