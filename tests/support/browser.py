@@ -75,7 +75,7 @@ class Browser:
         environment = {**os.environ, "HOME": self._profile, "XDG_RUNTIME_DIR": self._profile}
         command = [
             *ENDS_WITH_US,
-            "chromium-headless-shell",
+            PROGRAM,
             *OPTIONS,
             f"--user-data-dir={self._profile}",
             "about:blank",
