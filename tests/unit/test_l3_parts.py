@@ -10,7 +10,7 @@ import pytest
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.services.keepalived.render import Agreement, read_agreement, render_keepalived
 from neutrino.agent.l3.services.radvd.render import render_radvd
-from neutrino.dataplane.netlink.values import route
+from neutrino.dataplane.netlink.values import Route, route
 from neutrino.model.routing import Router, RouterRoute
 from tests.support import routing
 from tests.support.routing import GATEWAY, QG, address, floating, interface, membership, nft_text, rendered, router
@@ -146,6 +146,14 @@ def test_the_active_host_looks_at_the_gateways_of_default_routes() -> None:
             assert (line in text) is bool(found), line
         assert ("track_script" in text) is bool(found)
         assert "script" not in render_keepalived(failover, OPTIONS, "/state/fifo", "/state/check")
+
+
+def test_a_project_s_own_default_route_is_no_gateway_to_look_at() -> None:
+    """Its next hop may be an instance, which would decide which host is active."""
+    failover = routing.failover(router(ha=membership(), gateway=None), OPTIONS)
+    assert failover is not None
+    static = Route("0.0.0.0/0", via="10.0.1.77", device="qr-00000001-aa")
+    assert dataclasses.replace(failover, routes=(*failover.routes, static)).gateways() == []
 
 
 def test_after_a_failover_the_new_host_translates_as_the_old_one() -> None:

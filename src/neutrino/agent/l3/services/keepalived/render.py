@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from neutrino.agent.l3.config import L3Options, as_configured, needs_version_3
-from neutrino.agent.l3.names import HA, device
+from neutrino.agent.l3.names import EXTERNAL, HA, device
 from neutrino.dataplane.netlink.values import MAIN_TABLE, Address, Route
 from neutrino.model.addresses import link_local
 from neutrino.model.routing import HaMembership, Router, RouterInterface
@@ -54,11 +54,14 @@ class Failover:
     routes: tuple[Route, ...]
 
     def gateways(self) -> list[tuple[str, str]]:
-        """The next hops of default routes, each with its device."""
+        """The next hops of default routes on external networks, each with its device.
+
+        Others are of the project's own static routes: its instances must not decide which host is active.
+        """
         defaults = [route for route in self.routes if route.destination in _DEFAULTS and route.table == MAIN_TABLE]
         found = [(route.device, route.via) for route in defaults if route.via]
         found += [(hop.device, hop.via) for route in defaults for hop in route.next_hops]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(each for each in found if each[0].startswith(EXTERNAL)))
 
 
 def has_primary(router: Router, addresses: Iterable[Address]) -> bool:
