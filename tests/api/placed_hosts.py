@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from neutrino.features.placement.reporter import Reporter
 from neutrino.model.agents import OVS
@@ -13,12 +17,30 @@ from neutrino.server.main import Server
 from neutrino.server.placement import Call
 from tests.api.agents import switch
 from tests.api.client import Api
+from tests.api.conftest import start
+from tests.support.databases import prepared_database
 from tests.support.placement import Placement
 
 INVENTORY = {"allocation_ratio": 1.0, "min_unit": 1, "step_size": 1, "reserved": 0}
 DEFAULTS = {"max_unit": 2147483647, **INVENTORY}
 EGRESS, INGRESS = "NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"
 PACKETS = "NET_PACKET_RATE_KILOPACKET_PER_SEC"
+
+
+@pytest.fixture(scope="module")
+def placement() -> Iterator[Placement]:
+    with Placement() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(
+    request: pytest.FixtureRequest, database: str, placement: Placement, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    directory: Path = tmp_path_factory.mktemp("server")
+    made = start(directory, prepared_database(request, database, directory), {"placement": placement.settings})
+    yield made
+    made.close()
 
 
 def guaranteed(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,29 +20,13 @@ from neutrino.server.main import Server
 from neutrino.server.ml2.driver_api import HasProviders
 from neutrino.server.placement import PlacementResponse, Unavailable, caller
 from tests.api.client import Api
-from tests.api.conftest import start
-from tests.api.placed_hosts import EGRESS, PACKETS, Hosts, guaranteed
+from tests.api.placed_hosts import EGRESS, PACKETS, Hosts, guaranteed, placement, server
 from tests.api.qos import policy, rule
-from tests.support.databases import prepared_database
 from tests.support.placement import Placement
 
+__all__ = ["placement", "server"]  # fixtures
+
 BRIDGES = {"bridge_mappings": {"physnet1": "br-ex", "physnet2": "br-b"}}
-
-
-@pytest.fixture(scope="module")
-def placement() -> Iterator[Placement]:
-    with Placement() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(
-    request: pytest.FixtureRequest, database: str, placement: Placement, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    directory: Path = tmp_path_factory.mktemp("server")
-    made = start(directory, prepared_database(request, database, directory), {"placement": placement.settings})
-    yield made
-    made.close()
 
 
 @dataclass

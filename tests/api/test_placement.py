@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from neutron_lib.placement import utils as neutron
@@ -19,10 +17,10 @@ from neutrino.server.ml2.driver_api import HasProviders
 from neutrino.server.placement import SECTION, PlacementResponse, Unavailable, caller
 from tests.api.agents import switch
 from tests.api.client import Api
-from tests.api.conftest import start
-from tests.api.placed_hosts import DEFAULTS, EGRESS, INGRESS, PACKETS, Hosts, guaranteed, through
-from tests.support.databases import prepared_database
+from tests.api.placed_hosts import DEFAULTS, EGRESS, INGRESS, PACKETS, Hosts, guaranteed, placement, server, through
 from tests.support.placement import Placement
+
+__all__ = ["placement", "server"]  # fixtures
 
 NAMESPACE = uuid.UUID("87ee7d5c-73bb-11e8-9008-c4d987b2a692")  # Neutron's, of its Open vSwitch driver
 VNIC_TYPES = {
@@ -31,22 +29,6 @@ VNIC_TYPES = {
     "CUSTOM_VNIC_TYPE_SMART_NIC",
     "CUSTOM_VNIC_TYPE_VDPA",
 }
-
-
-@pytest.fixture(scope="module")
-def placement() -> Iterator[Placement]:
-    with Placement() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(
-    request: pytest.FixtureRequest, database: str, placement: Placement, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    directory: Path = tmp_path_factory.mktemp("server")
-    made = start(directory, prepared_database(request, database, directory), {"placement": placement.settings})
-    yield made
-    made.close()
 
 
 @pytest.fixture
