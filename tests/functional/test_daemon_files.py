@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from neutrino import daemon_files
-from neutrino.agent import main
 from neutrino.agent.bgp.bgpd import Bgpd
 from neutrino.agent.bgp.render import Settings, render
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.l3.services.bfd import files as bfd
 from neutrino.agent.metadata.proxy import process as metadata_proxy
+from neutrino.agent.runtime.own_state import own_state
 from neutrino.agent.runtime.supervisor import Service, apply_service, plan_service
 from neutrino.daemon_files import MAX_LOG, bound_log
 from neutrino.dataplane.netlink.namespaces import Namespaces
@@ -219,7 +219,7 @@ def test_the_directory_of_a_daemon_is_empty_at_its_start(kind: str, victim: Path
 
 
 def test_a_state_path_of_another_user_is_named(theirs: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with main._own_state(theirs):
+    with own_state(theirs):
         pass
     assert "belongs to user nobody, who can become root through it" in caplog.text
 

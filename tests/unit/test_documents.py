@@ -101,7 +101,7 @@ def test_a_rendered_page_reads_as_the_help_text(tmp_path: Path) -> None:
 
 BASH_CASES = (
     (["serv"], {"server"}),
-    (["agent", ""], {"run", "verify"}),
+    (["agent", ""], {"run", "verify", "teardown"}),
     (["vm", ""], {"create", "exec", "delete", "list"}),
     (["lab", "up", "--datap"], {"--datapath"}),
     (["lab", "up", "--datapath", ""], {"system", "netdev"}),

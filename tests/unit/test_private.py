@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from neutrino import daemon_files, private
 from neutrino.agent.dhcp.dnsmasq import Dnsmasq
 from neutrino.agent.dhcp.reconcile import FILE_MODE
-from neutrino.agent.main import _own_state
+from neutrino.agent.runtime.own_state import own_state
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database
 from neutrino.server.feed.connections.listeners import owned_socket
@@ -99,7 +99,7 @@ def test_an_agents_directory_can_be_passed_and_not_read(tmp_path: Path) -> None:
         if state.name == "old":
             state.mkdir()
             state.chmod(0o755)
-        with _own_state(state):
+        with own_state(state):
             assert mode(state) == 0o711
             assert mode(state / "agent.lock") & 0o077 == 0
         Dnsmasq(str(state / "dhcp"), None).record(NETWORK)  # type: ignore[arg-type]

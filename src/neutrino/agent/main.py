@@ -2,19 +2,17 @@
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
-import pwd
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from oslo_config import cfg
 
-from neutrino import __version__, daemon_files, logs, private
+from neutrino import __version__, logs
 from neutrino.agent import config
 from neutrino.agent.bgp import build as bgp
 from neutrino.agent.dhcp import build as dhcp
@@ -26,6 +24,7 @@ from neutrino.agent.l3 import build as l3
 from neutrino.agent.metadata import build as metadata
 from neutrino.agent.runtime import loop, measures
 from neutrino.agent.runtime.context import Intervals, RoleContext
+from neutrino.agent.runtime.own_state import own_state
 from neutrino.agent.runtime.queries import Handler, Queries, typed
 from neutrino.agent.runtime.role import START, Drift, Role
 from neutrino.agent.runtime.switch import Switch
@@ -58,7 +57,6 @@ from neutrino.tls import ClientContext
 
 LOG = logging.getLogger(__name__)
 CACHE = "feed.json"
-STATE_FORMAT = 1  # raise it when a release writes state that the previous one would misread
 SYNC_SECONDS = 10.0
 EXIT_SECONDS = 2.0  # to close connections, after running work was completed or given up
 
@@ -70,7 +68,7 @@ def run(files: Sequence[str], server_options: Callable[[], findings.Groups] = tu
     logs.setup(conf)
     _log_options(conf)
     registry = start("agent", __version__)  # before the roles, which count from their start
-    with _own_state(Path(conf.state_path)), serving(conf, registry):
+    with own_state(Path(conf.state_path)), serving(conf, registry):
         works = Works()
         while asyncio.run(_run(conf, files, server_options, works)):
             LOG.info("this host is Neutron's again")
@@ -379,47 +377,3 @@ def _reload(
     gate.look()
     reporter.soon()
     LOG.info("configuration reloaded")
-
-
-@contextlib.contextmanager
-def _own_state(state: Path) -> Iterator[None]:
-    """Lock the state directory: two agents with one would undo each other's work."""
-    private.own_directory(state, passable=True)  # dnsmasq drops its privileges and reads files below
-    _check_owner(state)
-    with daemon_files.opened(state / "agent.lock", os.O_RDWR | os.O_CREAT) as descriptor:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RefusedToStart(f"another agent runs with state_path={state}") from None
-        _check_format(state)
-        yield  # closing the file releases the lock, as the kernel does for a killed agent
-
-
-def _check_owner(state: Path) -> None:
-    """Neutron's state_path often belongs to the user neutron, and stays so: its services use it."""
-    found = os.stat(state)
-    if os.geteuid() == 0 and found.st_uid != 0:
-        text = "state_path=%s belongs to %s, who can become root through it: give it to root, or set another directory"
-        LOG.warning(text, state, _user_name(found.st_uid))
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return f"user {pwd.getpwuid(uid).pw_name}"
-    except KeyError:
-        return f"uid {uid}"
-
-
-def _check_format(state: Path) -> None:
-    """Refuse a directory that a newer release has written; else note this release's format."""
-    try:
-        found = int(daemon_files.read(state / "format", 64) or 0)
-    except (OSError, ValueError):
-        found = 0
-    if found > STATE_FORMAT:
-        raise RefusedToStart(
-            f"state_path={state} was written by a newer release (format {found}, this release knows {STATE_FORMAT}): "
-            "run that release, or give this one an empty directory"
-        )
-    if found != STATE_FORMAT:
-        daemon_files.write(state / "format", f"{STATE_FORMAT}\n", mode=0o644)

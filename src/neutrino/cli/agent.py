@@ -1,4 +1,4 @@
-"""`neutrino agent`: run the host agent, print its plan (--dry-run), or check for drift (verify)."""
+"""`neutrino agent`: run the host agent, print its plan (--dry-run), check for drift (verify), remove all (teardown)."""
 
 import argparse
 import sys
@@ -17,6 +17,8 @@ from neutrino.dataplane.ovsdb.api import OvsdbError
 
 def agent(args: argparse.Namespace) -> int | None:
     files = default_files(args.config_file, AGENT_FILE)
+    if args.action == "teardown":
+        return _teardown(args, files)
     if args.action == "verify":
         return _run_checked(files, lambda: _verify(files, args.wait))
     if args.dry_run:
@@ -34,8 +36,18 @@ def _server_options() -> findings.Groups:
     return OPTIONS.items()
 
 
+def _teardown(args: argparse.Namespace, files: Sequence[str]) -> int | None:
+    from neutrino.cli.teardown import teardown
+
+    return _with_switch(lambda: teardown(args, files))
+
+
 def _run_checked(config_files: Sequence[str], work: Callable[[], int | None]) -> int | None:
     check(config_files)
+    return _with_switch(work)
+
+
+def _with_switch(work: Callable[[], int | None]) -> int | None:
     try:
         return work()
     except OvsdbError as error:

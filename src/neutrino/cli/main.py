@@ -129,11 +129,22 @@ def build_parser() -> Parser:
             "run": "run the agent, until SIGTERM (default)",
             "verify": "compare this host with the desired state, and print every difference, flows and rules of others "
             "among them; exit status 1 if there are any, 3 if the server does not respond",
+            "teardown": "remove what the stopped agent has created on this host: daemons, namespaces, switch ports, flows, "
+            "bridges, rules, files. Refused while instances have ports; what has no mark of this agent stays. Exit status "
+            "1 if it is refused or something is left",
         },
         default="run",
     )
     agent.add_argument("--dry-run", action="store_true", help="print the planned changes without applying them")
     agent.add_argument("--wait", type=float, default=5.0, help="verify: seconds that a difference must last")
+    agent.add_argument("--roles", help="teardown: of these roles alone, of l2,dhcp,l3,metadata,bgp")
+    agent.add_argument(
+        "--keep-ports", action="store_true", help="teardown: ports of instances stay on the bridge, without a network"
+    )
+    agent.add_argument(
+        "--all-ports", action="store_true", help="teardown: ports of instances are removed with the bridges"
+    )
+    agent.add_argument("--json", action="store_true", help="teardown: print JSON")
 
     status = parser.add_command("status", help="show the state of servers, hosts and objects, and all problems")
     cloud.add_arguments(status)

@@ -22,7 +22,7 @@ from neutrino.agent.takeover.snapshot import HostSnapshot, Reader, read_snapshot
 from neutrino.agent.takeover.stopped_agents import StoppedAgents
 from neutrino.agent.takeover.ways import choose
 from neutrino.agent.takeover.works import Works
-from neutrino.agent.teardown import end_daemons, forget
+from neutrino.agent.teardown.own_switch import end_daemons, forget
 from neutrino.configuration.options import Configuration
 from neutrino.dataplane.iptables.real import RealIptables, restore_saved, save_rules
 from neutrino.dataplane.netlink.namespaces import Namespaces

@@ -92,7 +92,7 @@ class Run:
 
     def _tear_down_agent(self, agent_files: Sequence[str]) -> None:
         from neutrino.agent.config import configuration
-        from neutrino.agent.teardown import tear_down
+        from neutrino.agent.teardown.own_switch import tear_down
 
         tear_down(configuration(agent_files))
 

@@ -1,0 +1,1 @@
+"""Removes what an agent has created on a host, when the host stops being one."""
