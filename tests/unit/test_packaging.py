@@ -172,7 +172,9 @@ def test_purge_of_the_agent_removes_what_it_recorded(tmp_path: Path) -> None:
     assert f"ip netns delete qdhcp-{network}" in found
     assert len([line for line in found if line.startswith("ip netns delete")]) == 2
     assert "ovs-vsctl --timeout=10 --if-exists del-br br-int" in found
-    assert "ovs-vsctl --timeout=10 --if-exists del-port br-int" in found  # the stub has the same answer to all questions
+    assert (
+        "ovs-vsctl --timeout=10 --if-exists del-port br-int" in found
+    )  # the stub has the same answer to all questions
     assert not state.exists()
 
 

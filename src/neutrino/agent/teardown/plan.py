@@ -213,7 +213,9 @@ def plan_teardown(options: L2Options, facts: Facts, selection: Selection) -> Tea
         removals += _switch(options, facts, selection)
         obstacles += _obstacles(facts, selection)
     removals += [
-        RemoveFile(role, path) for role, path in facts.files if (role in selection.roles if role else selection.is_whole)
+        RemoveFile(role, path)
+        for role, path in facts.files
+        if (role in selection.roles if role else selection.is_whole)
     ]
     return TeardownPlan(tuple(removals), kept, tuple(obstacles))
 
