@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -45,6 +47,19 @@ def test_defaults_and_limits_of_ones_own(api: Api, admin: Api) -> None:
     api.get(f"/quotas/{api.as_stranger().project}").expect(403)
     for wrong in ({"port": -2}, {"port": "many"}, {"kitchen": 1}):
         admin.put(path, {"quota": wrong}).expect(400)
+
+
+def test_the_default_quota_is_for_what_has_none_of_its_own(another_server: Callable[..., Server]) -> None:
+    """As in Neutron, which has no option for most kinds of objects: the limits of the others stay."""
+    server = another_server({"quotas": {"default_quota": "2", "quota_qos_policy": "-1"}})
+    api = Api(server.app, project=uuid.uuid4().hex)
+    default = api.get(f"/quotas/{api.project}/default").expect(200).body["quota"]
+    assert (default["trunk"], default["subnetpool"]) == (2, 2)
+    assert (default["qos_policy"], default["port"], default["router"]) == (-1, 500, 10)
+    pool = {"prefixes": ["10.0.0.0/16"], "default_prefixlen": 24}
+    for name in ("a", "b"):
+        api.post("/subnetpools", {"subnetpool": {"name": name, **pool}}).expect(201)
+    api.post("/subnetpools", {"subnetpool": {"name": "c", **pool}}).refused(409, "OverQuota")
 
 
 def test_a_quota_error_comes_before_others(api: Api) -> None:

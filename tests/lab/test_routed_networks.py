@@ -6,8 +6,10 @@ router is the namespace of the fabric, which has the bridges of both.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +21,14 @@ from tests.support.lab import address, open_group, pings, port, temporary_lab, w
 from tests.support.lab_control import Lab, dhcp_options
 from tests.support.lab_dhcp import addresses, pid, servers
 from tests.support.lab_trace import trace
+from tests.support.routing_lab import (
+    delete_router,
+    floating_ip,
+    gateway_address,
+    make_router,
+    tenant_network,
+    wait_until_reachable,
+)
 
 MAPPINGS = {"h1": "rack1:br-provider", "h2": "rack2:br-ex", "h3": "rack2:br-ex"}
 GATEWAYS = {"provider": "10.1.0.1", "external": "10.2.0.1"}  # by the bridge of the fabric
@@ -26,7 +36,7 @@ GATEWAYS = {"provider": "10.1.0.1", "external": "10.2.0.1"}  # by the bridge of 
 
 @pytest.fixture(scope="module")
 def module_lab() -> Iterator[Lab]:
-    with temporary_lab(hosts=3, roles=("l2", "dhcp")) as lab:
+    with temporary_lab(hosts=3, roles=("l2", "dhcp", "l3")) as lab:
         for host, mappings in MAPPINGS.items():
             lab.stop_agent(host)
             lab.start_agent(host, {"ovs": {"bridge_mappings": mappings}, "DEFAULT": {"dhcp_distributed": True}})
@@ -155,3 +165,73 @@ def test_a_trace_ends_at_the_router_outside(routed: Routed) -> None:
         assert found["verdict"] == "unknown", found["summary"]
         assert any(f"leaves host {host} by physical network {rack}" in step["text"] for step in found["steps"])
         assert found["agreement"], found["differences"]
+
+
+# --- distributed routers ----------------------------------------------------------------------------------------------
+
+
+def test_floating_ips_of_a_routed_network_are_on_the_segments_of_their_hosts(routed: Routed) -> None:
+    """Each host reaches the outside by the segment that it is on, and so does the host of the SNAT."""
+    lab, out = routed.lab, routed.network
+    lab.api.update("network", out["id"], **{"router:external": True})
+    blue = tenant_network(lab, "blue", 8, six=False)
+    router = make_router(lab, out, blue, distributed=True)
+    floating = {}
+    for name, host, rack in (("f1", "h1", 1), ("f3", "h3", 2), ("plain", "h2", 0)):
+        lab.vm(name, network="blue", host=host, security_groups=["open"])
+        if rack:
+            subnet = {"subnet_id": routed.subnets[rack - 1]["id"]}
+            floating[rack] = floating_ip(lab, out, port(lab, name)["id"], **subnet)["floating_ip_address"]
+    for name, rack in (("f1", 1), ("f3", 2)):
+        assert floating[rack].startswith(f"10.{rack}.0.")
+        wait_until_reachable(lab, name, f"10.{rack}.0.1")
+        assert in_host(lab.holder(FABRIC), partial(is_answered, floating[rack])), name
+    agents = lab.api.list("port", device_owner="network:floatingip_agent_gateway")
+    assert {one["binding:host_id"]: one["fixed_ips"][0]["ip_address"].split(".")[1] for one in agents} == {
+        "h1": "1",
+        "h3": "2",
+    }
+    (gateway,) = lab.api.list("port", device_id=router["id"], device_owner="network:router_gateway")
+    snat = gateway["binding:host_id"]
+    outside = "10.1.0." if snat == "h1" else "10.2.0."
+    assert gateway_address(lab, router).startswith(outside)
+    wait_until_reachable(lab, "plain", f"{outside}1")
+    for one in lab.api.list("floatingip"):
+        lab.api.delete("floatingip", one["id"])
+    delete_router(lab, router["id"])
+
+
+def test_a_distributed_router_is_on_each_hosts_segment_of_a_network(routed: Routed) -> None:
+    """A network with one subnet on the segments of two racks, which the operator's switches join."""
+    lab = routed.lab
+    for one in lab.vms.all():
+        lab.delete_vm(one.name)
+    lab.api.delete("network", routed.network["id"])
+    in_host(lab.holder(FABRIC), join_racks)
+    provider = {"provider:network_type": "flat", "provider:physical_network": "rack1"}
+    wide = tenant_network(lab, "wide", 9, six=False, **provider)
+    lab.api.create("segment", network_id=wide["id"], network_type="flat", physical_network="rack2")
+    green = tenant_network(lab, "green", 7, six=False)
+    router = make_router(lab, None, wide, green, distributed=True)
+    for name, host in (("w1", "h1"), ("w2", "h2"), ("w3", "h3")):
+        lab.vm(name, network="wide", host=host, security_groups=["open"])
+    for name, host in (("g1", "h1"), ("g2", "h2")):
+        lab.vm(name, network="green", host=host, security_groups=["open"])
+    assert pings(lab, "w1", address(lab, "w3")), "the racks are not joined"
+    for sender, receiver in (("g1", "w1"), ("g2", "w2"), ("g2", "w3"), ("g1", "w2"), ("w1", "g2"), ("w3", "g1")):
+        wait_until_reachable(lab, sender, address(lab, receiver))
+    interface = next(p for p in lab.api.list("port", device_id=router["id"]) if p["network_id"] == wide["id"])
+    assert lab.api.show("port", interface["id"])["status"] == "ACTIVE"
+
+
+def is_answered(target: str) -> bool:
+    return subprocess.run(["ping", "-q", "-c1", "-w10", target], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def join_racks() -> None:
+    ip_batch(
+        [
+            "link add join1 type veth peer name join2",
+            *(f"link set join{number} master {bridge} up" for number, bridge in enumerate(GATEWAYS, 1)),
+        ]
+    )

@@ -89,7 +89,7 @@ def library_options() -> frozenset[Option]:
     log.register_options(conf)
     found = {(DEFAULT, name) for name in conf}
     groups = [*auth_token.list_opts(), *middleware.list_opts(), *policy.list_opts()]
-    for section in ("nova", "designate", "placement", "keystone_authtoken"):
+    for section in ("nova", "designate", "placement", "ironic", "keystone_authtoken"):
         groups.append((section, [*loading.get_auth_common_conf_options(), *loading.get_session_conf_options()]))
         groups.append((section, loading.get_auth_plugin_conf_options("password")))
     for group, options in groups:

@@ -128,7 +128,7 @@ def _api(conf: Configuration, encryption: TlsFiles | None, *, quiet: bool) -> An
         **granian_options(encryption),
         log_access=False,
         log_level=LogLevels.warning if quiet else LogLevels.info,
-        workers_kill_timeout=10,
+        workers_kill_timeout=conf.graceful_shutdown_timeout or None,
         respawn_failed_workers=True,
         respawn_interval=0.2,
         process_name="neutrino-server",

@@ -47,7 +47,6 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "enable_traditional_dhcp": "DHCP is served by hosts with the role dhcp, and only by them",
         "enable_dvr": "routers are distributed if they are created so, on hosts with a dvr mode",
         "host_dvr_for_dhcp": "a distributed router is served where its ports are, DHCP ports included",
-        "graceful_shutdown_timeout": "requests in progress are completed within 10 s",
         "log_options": "the values of all options are logged at DEBUG, at the start and at SIGHUP",
         "fatal_deprecations": "for tests of Neutron",
         "backdoor_port backdoor_socket": "there is no backdoor",
@@ -85,7 +84,7 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
     "agent": {
         "check_child_processes_interval": "the exit of a daemon is noticed at once",
         "comment_iptables_rules debug_iptables_rules use_random_fully": _NFT,
-        "kill_scripts_path": "daemons are ended by signals",
+        "kill_scripts_path": "daemons are children of the agent, never in containers of their own, and are ended by signals to exactly them",
         "root_helper root_helper_daemon use_helper_for_ns_read": _ROOT,
         "explicitly_egress_direct": "packets to known addresses are never flooded",
         "minimize_polling ovsdb_monitor_respawn_interval polling_interval": _POLLING,
@@ -143,7 +142,6 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
 NOT_NEEDED_SECTIONS: dict[str, str] = {
     "LOCAL_IP": "local IPs are translated by conntrack, with every firewall",
     "cache": "metadata requests are answered from the state of the host",
-    "ironic": "Ironic is not notified",
     "oslo_concurrency": "no file locks are used",
     "oslo_messaging_kafka": "notifications are sent to RabbitMQ",
     "oslo_reports": "there are no reports by signal",
@@ -158,7 +156,7 @@ NOT_NEEDED_SECTIONS: dict[str, str] = {
 
 # Those of the above whose function is not here: an operator who has set them loses something.
 _MISSING: dict[str, str] = {
-    "DEFAULT": "graceful_shutdown_timeout backdoor_port backdoor_socket "
+    "DEFAULT": "backdoor_port backdoor_socket "
     "ha_conntrackd_enabled ha_conntrackd_group ha_conntrackd_hashlimit ha_conntrackd_hashsize "
     "ha_conntrackd_ipv4_mcast_addr ha_conntrackd_rcvsocketbuffer ha_conntrackd_sndsocketbuffer "
     "ha_conntrackd_socketbuffersize ha_conntrackd_socketbuffersize_max_grown ha_conntrackd_unix_backlog",
@@ -168,7 +166,7 @@ _MISSING: dict[str, str] = {
     "database": "slave_connection asyncio_slave_connection synchronous_reader",
     "service_providers": "service_provider",
 }
-_MISSING_SECTIONS = ("ironic", "oslo_messaging_kafka", "oslo_reports", "profiler", "profiler_jaeger", "profiler_otlp")
+_MISSING_SECTIONS = ("oslo_messaging_kafka", "oslo_reports", "profiler", "profiler_jaeger", "profiler_otlp")
 
 # Sections whose options libraries of the server register, most only when they are used: an option that shows the use, and
 # the reason why others have no effect.
@@ -177,6 +175,7 @@ LIBRARY_SECTIONS: dict[str, tuple[str, str]] = {
     "nova": ("auth_type", "read with credentials in this section"),
     "designate": ("auth_type", "read with external_dns_driver = designate"),
     "placement": ("auth_type", "read with credentials in this section"),
+    "ironic": ("auth_type", "read with enable_notifications or report_nodes"),
     "healthcheck": ("disable_by_file_path", "read with the backend in backends that has the option"),
     "oslo_policy": ("policy_file", "read by the server"),
     "cors": ("allowed_origin", "read by the server"),
@@ -212,9 +211,7 @@ REFUSED: dict[str, dict[str, dict[str, Refusal]]] = {
                 ),
                 "quotas are kept in the database",
             ),
-            "default_quota": Refusal(("", "-1"), "set the quota of each resource"),
         },
-        "ironic": {"enable_notifications": Refusal(FALSE, "Ironic is not notified")},
         "ssl": {"ciphers": Refusal(EMPTY, "the cipher suites of TLS 1.2 and 1.3 are fixed, without weak ones")},
     },
     AGENT: {
@@ -248,6 +245,7 @@ DIFFERENT: dict[str, dict[str, str]] = {
         "api_paste_config": "filters that the server has anyway are left out, audit is used, others are refused by name",
         "control_exchange": "Neutron's own default, in place of the library's",
         "core_plugin": "the only one included",
+        "graceful_shutdown_timeout": "of requests to the API that are in progress; a restart is quick",
         "ha_vrrp_advert_int": "failover in half the time; a copied value is used as it is",
         "ha_vrrp_health_check_interval": "a host steps back when it has lost all gateways, not when one is silent",
         "host": "the name of the machine",

@@ -38,12 +38,16 @@ def build_backend(conf: Configuration) -> Backend:
     db.is_frozen = Frozen(db)
     if conf.enable_services_on_agents_with_admin_state_down:
         let_disabled_agents_serve(db)
-    quotas = Quotas(db, {name: conf.quotas[f"quota_{name}"] for name in config.quotas()})
+    quotas = Quotas(db, config.limits(conf))
     registry = Registry(db, conf.agent_down_time, enable_new=conf.enable_new_agents, shown_load=conf.dhcp_load_type)
     nova_sink = nova.nova_notifier_from_conf(conf)  # its thread starts with the first event, not here
 
+    sinks: list[Callable[[Values | None, Values | None], None]] = []  # of features, which are started below
+
     def port_changed(before: Values | None, after: Values | None) -> None:
         nova_sink.send(nova.events_for_port(before, after))
+        for sink in sinks:
+            sink(before, after)
 
     def addresses_changed(ports: Iterable[Values]) -> None:
         nova_sink.send(nova.events_for_addresses(ports))
@@ -63,6 +67,7 @@ def build_backend(conf: Configuration) -> Backend:
     core.ports.uses += [use for feature in enabled for use in feature.ports]
     core.subnets.commit_hooks += [one.subnet_changed for one in running]
     core.ports.commit_hooks += [one.port_changed for one in running]
+    sinks += [one.port_or_status_changed for one in running if one.port_or_status_changed is not None]
     core.networks.segment_hooks += [one.segment_changed for one in running]
     core.operations.closing_hooks += [one.closing for one in running if one.closing is not None]
 

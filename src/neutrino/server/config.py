@@ -55,6 +55,18 @@ def quotas() -> dict[str, int]:
     return QUOTAS | {name: limit for feature in features.installed() for name, limit in feature.quotas.items()}
 
 
+def limits(conf: Configuration) -> dict[str, int]:
+    """The limits in force: `default_quota` for what is unlimited otherwise, as Neutron has no option of its own for it."""
+    given = {name for group, name in conf.given if group == "quotas"}
+
+    def limit(name: str, default: int) -> int:
+        option = f"quota_{name}"
+        is_set = default != -1 or option in given
+        return int(conf.quotas[option] if is_set else conf.quotas.default_quota)
+
+    return {name: limit(name, default) for name, default in quotas().items()}
+
+
 CORE: dict[str | None, Sequence[cfg.Opt]] = {
     None: [  # [DEFAULT]
         cfg.HostAddressOpt("bind_host", default="127.0.0.1", help="Address that the API listens on."),
@@ -65,6 +77,13 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             default=900,
             help="Seconds after which an idle connection of a client is closed; 0: never. A client that sends its next "
             "request just then gets no answer, so clients should close idle connections earlier.",
+        ),
+        cfg.IntOpt(
+            "graceful_shutdown_timeout",
+            min=0,
+            default=10,
+            help="Seconds that a stop or a reload leaves to requests in progress, before their process is killed; 0: no "
+            "limit. systemd kills the whole service after TimeoutStopSec of the unit, 90.",
         ),
         cfg.IntOpt(
             "request_body_timeout",
@@ -334,13 +353,22 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
     "metrics": metrics_options("127.0.0.1:9699"),
     "quotas": [
         cfg.IntOpt(
-            f"quota_{name}",
-            default=limit,
+            "default_quota",
+            default=-1,
             min=-1,
-            deprecated_opts=[cfg.DeprecatedOpt("max_routes", group="DEFAULT")] if name == "router_route" else [],
-            help=f"How many of {name} a project may have; -1: any number.",
-        )
-        for name, limit in quotas().items()
+            help="How many a project may have of each kind whose own quota is unlimited by default and not set, such as "
+            "trunks and subnet pools; -1: any number.",
+        ),
+        *(
+            cfg.IntOpt(
+                f"quota_{name}",
+                default=limit,
+                min=-1,
+                deprecated_opts=[cfg.DeprecatedOpt("max_routes", group="DEFAULT")] if name == "router_route" else [],
+                help=f"How many of {name} a project may have; -1: any number.",
+            )
+            for name, limit in quotas().items()
+        ),
     ],
     "nova": [  # keystoneauth registers its own options in this group (`events/nova.py`)
         cfg.StrOpt("region_name", help="The region of Nova's endpoint."),

@@ -26,7 +26,7 @@ from neutrino.diagnosis.catalogue import AREAS
 from neutrino.diagnosis.facts import Facts
 from neutrino.diagnosis.problems import Problem, combine
 from neutrino.errors import OperatorError, RefusedToStart
-from neutrino.model.objects import Object
+from neutrino.model.objects import Object, Values
 from neutrino.server.access.sharing import Shareable
 from neutrino.server.api.definition import Extension
 from neutrino.server.feed.declarations import Feed, Sources, assemble
@@ -56,6 +56,8 @@ class Running:
     """
 
     port_changed: Callable[[Object | None, Object | None], None] = lambda before, after: None
+    # As Nova is notified: also when hosts' reports or drivers change a port's status alone.
+    port_or_status_changed: Callable[[Values | None, Values | None], None] | None = None
     subnet_changed: Callable[[str, Object | None, Object | None], None] = lambda network_id, before, after: None
     segment_changed: Callable[[str], None] = lambda segment_id: None
     # In the feed process: an agent has reported its state.

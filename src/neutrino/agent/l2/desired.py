@@ -7,6 +7,7 @@ that cannot be wired.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Collection, Mapping
 from functools import cached_property
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 from neutrino.agent.l2.local_vlans import SegmentKey
 from neutrino.agent.l2.pipeline import DELIVERY, TRANSIENT, Table
+from neutrino.agent.l2.port_segments import segment_of
 from neutrino.caches import cached
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6
 from neutrino.dataplane.openflow.api import DatapathFeatures
@@ -289,24 +291,24 @@ class Desired:
         return [(network, tuple(entries[network.key.network_id])) for network in networks]
 
 
-def segment_of(port: state.Port, networks: Mapping[str, state.Network]) -> SegmentKey | None:
-    """The segment of a port's binding; where the binding names none, the network's only one."""
-    network = networks.get(port.network_id)
-    if network is None:
-        return None
-    for segment in network.segments:
-        if segment.id == port.segment_id or (not port.segment_id and len(network.segments) == 1):
-            physical, number = segment.physical_network or "", segment.segmentation_id or 0
-            return SegmentKey(network.id, segment.network_type, physical, number)
-    return None
-
-
 def wanted_segments(host_state: HostState, plugged: Plugged) -> frozenset[SegmentKey]:
     """The segments that need a local VLAN here."""
     networks = host_state.networks
     present = (port for port in host_state.ports.values() if port.id in plugged.ports)
-    keys = (segment_of(port, networks) for port in present if why_silent(port, networks, host_state.waiting) is None)
+    keys = (
+        _segment_of(each, host_state, plugged) for each in present if not why_silent(each, networks, host_state.waiting)
+    )
     return frozenset(key for key in keys if key is not None)
+
+
+def _segment_of(port: state.Port, host_state: HostState, plugged: Plugged) -> SegmentKey | None:
+    def reaches(segment: state.Segment) -> bool:
+        with contextlib.suppress(NotWired):
+            _uplink_of(segment.network_type, segment.physical_network or "", plugged)
+            return True
+        return False
+
+    return segment_of(port, host_state.networks, host_state.ports.values(), reaches)
 
 
 class Place(NamedTuple):
@@ -373,29 +375,33 @@ def _network(
 ) -> LocalNetwork:
     """The network of a port on this host; NotWired if it must not talk, or its segment cannot be reached from here."""
     networks = host_state.networks
-    silent, key = why_silent(port, networks, host_state.waiting), segment_of(port, networks)
+    silent, key = why_silent(port, networks, host_state.waiting), _segment_of(port, host_state, plugged)
     if silent is not None:
         raise NotWired(silent)
     if key is None:
-        raise NotWired("its segment is not known here")
+        is_shared = port.distributed or port.replicated
+        raise NotWired("this host is not on its segment" if is_shared else "its segment is not known here")
     if key not in vlans:
         raise NotWired("no local VLAN is left for its network")
     network = networks[port.network_id]
     carries_tags = network.vlan_transparent or network.qinq
-    return LocalNetwork(key, vlans[key], _uplink_of(key, plugged), carries_tags, network.qinq)
+    return LocalNetwork(
+        key, vlans[key], _uplink_of(key.network_type, key.physical_network, plugged), carries_tags, network.qinq
+    )
 
 
-def _uplink_of(key: SegmentKey, plugged: Plugged) -> int:
-    if key.network_type == "local":
+def _uplink_of(network_type: str, physical_network: str, plugged: Plugged) -> int:
+    """The ofport by which packets of a segment leave; NotWired if this host is not connected to it."""
+    if network_type == "local":
         return 0
-    if key.network_type in TUNNEL_TYPES:
+    if network_type in TUNNEL_TYPES:
         if not plugged.patch_tun:
-            raise NotWired(f"this host has no tunnels for {key.network_type} networks")
+            raise NotWired(f"this host has no tunnels for {network_type} networks")
         return plugged.patch_tun
     for uplink in plugged.uplinks:
-        if uplink.physical_network == key.physical_network:
+        if uplink.physical_network == physical_network:
             return uplink.integration_ofport
-    raise NotWired(f"no bridge is mapped to physical network {key.physical_network}")
+    raise NotWired(f"no bridge is mapped to physical network {physical_network}")
 
 
 # Cached, as every reconciliation calls it with the same arguments for all ports but the changed ones.
