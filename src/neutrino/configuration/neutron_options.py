@@ -84,7 +84,7 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
     "agent": {
         "check_child_processes_interval": "the exit of a daemon is noticed at once",
         "comment_iptables_rules debug_iptables_rules use_random_fully": _NFT,
-        "kill_scripts_path": "daemons are children of the agent, never in containers of their own, and are ended by signals to exactly them",
+        "kill_scripts_path": "daemons never run in containers of their own, and are ended by signals",
         "root_helper root_helper_daemon use_helper_for_ns_read": _ROOT,
         "explicitly_egress_direct": "packets to known addresses are never flooded",
         "minimize_polling ovsdb_monitor_respawn_interval polling_interval": _POLLING,
