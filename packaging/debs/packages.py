@@ -111,7 +111,7 @@ PACKAGES = (
         depends=(SAME, CLI, "init-system-helpers (>= 1.54~)", TMPFILES, *AGENT_PROGRAMS),
         recommends=("logrotate",),
         suggests=(
-            *("charon-systemd", "dibbler-client", "frr", "isc-dhcp-client"),
+            *("charon-systemd", "conntrackd", "dibbler-client", "frr", "isc-dhcp-client"),
             *("libcharon-extra-plugins", "libstrongswan-extra-plugins", "libstrongswan-standard-plugins"),
         ),
         files={

@@ -3,11 +3,15 @@
   python -m qa.bench.failover [--intervals 1,0.2] [--rounds 3]
   python -m qa.bench.failover --quiet 600 --intervals 0.2    # failovers without a fault while all processors are busy
   python -m qa.bench.failover --routers 200 --intervals 0.2  # what advertisements of many routers cost an active host
+  python -m qa.bench.failover --streams --intervals 1        # TCP streams over a failover, with and without conntrackd
 
 A lab of three hosts with Open vSwitch in userspace, its server on SQLite, all on the processors of one machine, as root.
 An outage is the longest run of pings without an answer, one each 20 ms: to a floating IP from outside, from an instance
 to another network, and from an instance to the outside. Instances are on hosts that stay. "back" is the return of the
 lost host, which must cost nothing: it does not take over.
+
+Of streams, one side sends 64 bytes each 20 ms, and the other has nothing to send: the gap is the longest time in which
+nothing arrives, of a minute at most.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import contextlib
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +29,7 @@ from neutrino.lab import faults
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.model.objects import Object
 from qa.bench.processor import seconds
+from qa.bench.streams import Stream
 from qa.bench.workbench import progress
 from tests.support.lab import PING_INTERVAL, Pinging, temporary_lab
 from tests.support.lab_control import Lab
@@ -33,6 +38,7 @@ from tests.support.routing_lab import (
     EXTERNAL,
     MACHINE,
     active_host,
+    connect,
     delete_router,
     external_network,
     failed_host,
@@ -51,6 +57,9 @@ PATIENCE = 60.0
 TARGET = 1.0  # seconds, where advertisements are sent more often than once a second
 GATEWAY_TARGET = 5.0  # two checks, each of a second and a second apart, and their beginning
 COST_SECONDS = 30.0
+STREAM_SECONDS = 60.0  # after which a stream counts as lost
+SETTLED_SECONDS = 3.0
+STREAM_PORT = 9000
 Paths = dict[str, float]  # outage in seconds, by path
 
 
@@ -66,6 +75,11 @@ class Bench:
     @property
     def active(self) -> str:
         return active_host(self.lab, self.router, among=self.lab.hosts)
+
+    def active_of(self, hosts: Collection[str]) -> str:
+        """The one of these hosts that reports itself active; empty if none does."""
+        states = hosts_of(self.lab, self.router)
+        return next((host for host in hosts if states.get(host) == "active"), "")
 
     def measure(self, lost: str, change: Callable[[], None]) -> Paths:
         """The outage of each path between guests on other hosts than the lost one, while something happens to it."""
@@ -102,11 +116,12 @@ def longest_run(numbers: Sequence[int]) -> int:
 
 
 @contextlib.contextmanager
-def cloud(interval: float) -> Iterator[Bench]:
+def cloud(interval: float, *, conntrackd: bool = False) -> Iterator[Bench]:
     with temporary_lab(hosts=3, roles=ROLES, central=3) as lab:
         for host in lab.hosts:
             lab.stop_agent(host)
             options = {"ha_vrrp_advert_int": f"{interval:g}", "ha_vrrp_health_check_interval": "1"}
+            options["ha_conntrackd_enabled"] = str(conntrackd)
             lab.start_agent(host, {"DEFAULT": options})
         out = external_network(lab)
         blue, red = tenant_network(lab, "blue", 1), tenant_network(lab, "red", 2)
@@ -206,6 +221,58 @@ def measure_outages(interval: float, rounds: int) -> dict[str, Paths]:
     return found
 
 
+def measure_streams(interval: float, rounds: int, *, conntrackd: bool) -> Paths:
+    """The longest gap of each stream in all rounds when the active host is lost, and when it is back."""
+    found: Paths = {}
+    with cloud(interval, conntrackd=conntrackd) as bench:
+        for number in range(rounds):
+            bench.settle()
+            lost = bench.active
+            with contextlib.ExitStack() as stack:
+                streams = {name: stack.enter_context(each) for name, each in _streams(bench, lost, stack).items()}
+                time.sleep(SETTLED_SECONDS)
+                for each in streams.values():
+                    each.gap = 0.0
+                _lose_under(bench, lost, streams.values())
+            for name, each in streams.items():
+                progress(
+                    f"interval {interval:g}, conntrackd {conntrackd}, round {number + 1}, {name}: {each.gap:.2f} s"
+                )
+                found[name] = max(found.get(name, 0.0), each.gap)
+    return found
+
+
+def _lose_under(bench: Bench, lost: str, streams: Collection[Stream]) -> None:
+    """The active host is lost until all streams go on, or count as lost; then it comes back."""
+    faults.kill_host(bench.lab, lost)
+    end = time.monotonic() + STREAM_SECONDS
+    others = [host for host in bench.lab.hosts if host != lost]
+    wait_until(lambda: bench.active_of(others) != "", PATIENCE, "no other host takes over")
+    while time.monotonic() < end and any(each.silent > 1.0 for each in streams):
+        time.sleep(0.1)
+    time.sleep(SETTLED_SECONDS)
+    faults.start_host(bench.lab, lost)
+    wait_until_no_drift(bench.lab, lost)
+
+
+def _streams(bench: Bench, lost: str, stack: contextlib.ExitStack) -> dict[str, Stream]:
+    """By the address that the outside sees, and who sends. Each is a connection of its own."""
+    here, there = (host for host in bench.lab.hosts if host != lost)
+    address = bench.floating[here]
+    ends = (
+        ("SNAT, outside sends", (bench.right[there].name, EXTERNAL, MACHINE), False),
+        ("SNAT, inside sends", (bench.right[there].name, EXTERNAL, MACHINE), True),
+        ("floating IP, outside sends", (EXTERNAL, bench.left[here].name, address), True),
+        ("floating IP, inside sends", (EXTERNAL, bench.left[here].name, address), False),
+    )
+    found = {}
+    for number, (name, (client, server, target), client_sends) in enumerate(ends):
+        made = stack.enter_context(connect(bench.lab, client, server, target, STREAM_PORT + number))
+        made.passes_data(PATIENCE)
+        found[name] = Stream(*((made.client, made.server) if client_sends else (made.server, made.client)))
+    return found
+
+
 def count_transitions(interval: float, duration: float) -> int:
     """How often another host became active while a process for each processor does nothing but compute."""
     with cloud(interval) as bench, busy_processors():
@@ -276,6 +343,22 @@ def _advertisements(bench: Bench) -> int:
     return int(shown.split()[0])
 
 
+def compare_streams(intervals: Sequence[float], rounds: int) -> int:
+    """1 if a stream is lost with conntrackd."""
+    failed = False
+    print("| interval | stream | without conntrackd | with |\n| --- | --- | --- | --- |")
+    for interval in intervals:
+        without, with_it = (measure_streams(interval, rounds, conntrackd=each) for each in (False, True))
+        for name, gap in with_it.items():
+            print(f"| {interval:g} s | {name} | {_gap(without[name])} | {_gap(gap)} |", flush=True)
+            failed |= gap >= STREAM_SECONDS
+    return int(failed)
+
+
+def _gap(seconds: float) -> str:
+    return "lost" if seconds >= STREAM_SECONDS else f"{seconds:.2f} s"
+
+
 def table(found: dict[float, dict[str, Paths]]) -> str:
     names = list(dict.fromkeys(name for outages in found.values() for name in outages))
     head = ["fault", *(f"{interval:g} s" for interval in found)]
@@ -305,6 +388,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quiet", type=float, default=0, metavar="SECONDS", help="count failovers without a fault")
     parser.add_argument("--routers", type=int, default=0, help="measure what so many routers cost")
+    parser.add_argument("--streams", action="store_true", help="measure TCP streams, with and without conntrackd")
     args = parser.parse_args(argv)
     intervals = [float(word) for word in args.intervals.split(",")]
     try:
@@ -321,6 +405,8 @@ def main(argv: list[str]) -> int:
                     f"{all_hosts:.1%} of a processor, at most {most:.1%} on one host"
                 )
             return 0
+        if args.streams:
+            return compare_streams(intervals, args.rounds)
         found = {interval: measure_outages(interval, args.rounds) for interval in intervals}
     except LabError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -16,6 +16,7 @@ from neutrino.agent.l3.router import DesiredRouters
 from neutrino.agent.l3.routers import Routers
 from neutrino.agent.l3.services.api import RouterService, in_order
 from neutrino.agent.l3.services.bfd.supervision import BfdSessions
+from neutrino.agent.l3.services.conntrackd.service import Conntrackd, InNamespace
 from neutrino.agent.l3.services.dibbler.service import SUBNET, Delegations
 from neutrino.agent.l3.services.keepalived.service import Keepalived, OtherKeepaliveds
 from neutrino.agent.l3.services.radvd.service import Radvd
@@ -118,6 +119,8 @@ class Host:
         self.state_path, self.repair = state_path, repair
         self.port_holds: PortHolds | None = None
         self.meters = RouterService()
+        self.ran: list[tuple[str, Sequence[str]]] = []  # commands in namespaces
+        self.device_index = 7  # of devices on HA networks
         self.refusals: dict[str, str] = {}  # routers that this host does not serve, and why
         self.restart()
 
@@ -136,11 +139,14 @@ class Host:
             *(services, lambda namespace: self.flushes, options, desired, [self.extension]),
             lost_next_hops=bfd.lost_next_hops,
         )
+        inside = InNamespace(lambda *command: self.ran.append(command), lambda namespace, name: self.device_index)
+        conntrackd = Conntrackd(supervisor, options, inside)
         keepalived = Keepalived(
             supervisor,
             options,
             OtherKeepaliveds(routers.other_keepalived, routers.end_other_keepaliveds),
             self.port_holds,
+            conntrackd.command,
         )
         self.role = L3Role(
             routers,
@@ -148,6 +154,7 @@ class Host:
             in_order(
                 meters=self.meters,
                 keepalived=keepalived,
+                conntrackd=conntrackd,
                 radvd=Radvd(supervisor, options),
                 bfd=bfd,
                 charon=RouterService(),

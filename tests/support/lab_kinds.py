@@ -60,9 +60,9 @@ UNITS = {
     "routers": Unit(ROUTERS, ("address_scopes", "ndp_proxy", "metering")),
     "routers outside": Unit(ROUTERS, ("router_gateways", "prefix_delegation", "vpn_kinds")),
     "centralized": Unit(CENTRALIZED, ("routers", "chosen_router", "agent_options")),
-    "centralized failover": Unit(CENTRALIZED, ("ha_routers", "trace_answers", "vpn")),
+    "centralized failover": Unit(CENTRALIZED, ("ha_routers", "ha_connections", "trace_answers", "vpn")),
     "distributed": Unit(DISTRIBUTED, ("dvr", "qos_routers", "router_kinds")),
-    "distributed failover": Unit(DISTRIBUTED, ("dvr_ha", "firewall_groups")),
+    "distributed failover": Unit(DISTRIBUTED, ("dvr_ha", "dvr_ha_connections", "firewall_groups")),
     "all roles": Unit(SINGLE, ("metadata", "metrics")),
 }
 _BY_MODULE = {module: name for name, unit in UNITS.items() for module in unit.modules}

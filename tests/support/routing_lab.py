@@ -307,10 +307,11 @@ class TcpConnection:
 
     def passes_data(self, timeout: float = FRAMES) -> bool:
         """Whether data passes in both directions."""
-        return _passes(self.client, self.server, timeout) and _passes(self.server, self.client, timeout)
+        return one_way(self.client, self.server, timeout) and one_way(self.server, self.client, timeout)
 
 
-def _passes(sender: socket.socket, receiver: socket.socket, timeout: float) -> bool:
+def one_way(sender: socket.socket, receiver: socket.socket, timeout: float) -> bool:
+    """Whether data passes in one direction; the receiver has nothing to send but acknowledgements."""
     word, received = secrets.token_bytes(8), b""
     try:
         sender.settimeout(timeout)

@@ -160,6 +160,7 @@ class Host:
         ordered = in_order(
             meters=RouterService(),
             keepalived=self.keepalived,
+            conntrackd=RouterService(),
             radvd=Radvd(watch, options),
             bfd=BfdSessions(watch, options),
             charon=RouterService(),

@@ -282,7 +282,7 @@ def check(conf: Configuration) -> None:
         bgp.router_id(conf)
     if conf.radvd_user and not _is_user(conf.radvd_user):
         raise RefusedToStart(f"radvd_user={conf.radvd_user}: there is no such user")
-    for problem in (l3.ipv6_gateway_problem(conf), l3.vrrp_problem(conf)):
+    for problem in (l3.ipv6_gateway_problem(conf), l3.vrrp_problem(conf), l3.conntrackd_problem(conf)):
         if problem is not None:
             raise RefusedToStart(problem)
 

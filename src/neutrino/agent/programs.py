@@ -1,9 +1,10 @@
 """Programs that the roles require, with their Debian packages, and the required capability.
 
-keepalived, radvd, dibbler and charon are optional: a host without them serves every router that needs none of them.
+keepalived, radvd, dibbler and charon are optional: a host without them serves every router that needs none of them. A
+program that an option asks for is required.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 BGPD = "/usr/lib/frr/bgpd"  # unless `[bgp] bgpd` names another one
@@ -14,12 +15,14 @@ PROGRAMS: Mapping[str, Mapping[str, str]] = {
     "metadata": {},
     "bgp": {BGPD: "frr", "vtysh": "frr"},
 }
+CONNTRACKD: Mapping[str, str] = {"conntrackd": "conntrackd"}  # of role l3 with ha_conntrackd_enabled
 CAP_NET_ADMIN = 12
 
 
-def programs_of(roles: Iterable[str], bgpd: str = BGPD) -> dict[str, str]:
-    """The programs that the roles of an agent require, with their packages; `bgpd` as the configuration names it."""
+def programs_of(roles: Collection[str], bgpd: str = BGPD, *, conntrackd: bool = False) -> dict[str, str]:
+    """The programs that the roles of an agent require, with their packages; `bgpd` and `conntrackd` as configured."""
     required = {program: package for role in roles for program, package in PROGRAMS.get(role, {}).items()}
+    required |= CONNTRACKD if conntrackd and "l3" in roles else {}
     return {bgpd if program == BGPD else program: package for program, package in required.items()}
 
 

@@ -64,7 +64,7 @@ def check(config_files: Sequence[str]) -> None:
     config.check(conf)
     # After the configuration, which can be checked without privileges, and before anything on the host is touched.
     preflight.check_privileges("the agent")
-    preflight.check_programs(programs_of(conf.roles, conf.bgp.bgpd))
+    preflight.check_programs(programs_of(conf.roles, conf.bgp.bgpd, conntrackd=conf.ha_conntrackd_enabled))
 
 
 def _dry_run(config_files: Sequence[str]) -> int:

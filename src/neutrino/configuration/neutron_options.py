@@ -55,10 +55,7 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "resync_interval resync_throttle": "failed networks are retried at once, with back-off",
         "bulk_reload_interval": "changes that wait for their turn are applied together",
         # L3
-        "ha_conntrackd_enabled ha_conntrackd_group ha_conntrackd_hashlimit ha_conntrackd_hashsize "
-        "ha_conntrackd_ipv4_mcast_addr ha_conntrackd_rcvsocketbuffer ha_conntrackd_sndsocketbuffer "
-        "ha_conntrackd_socketbuffersize ha_conntrackd_socketbuffersize_max_grown ha_conntrackd_unix_backlog": "conntrackd "
-        "is not used: a host that takes over gives connections their ports again with the first packet from inside",
+        "ha_conntrackd_unix_backlog": "conntrackd ignores it since version 1.4.6",
         "metadata_access_mark external_ingress_mark": f"{_NFT}, with marks of their own",
         "per_router_log_files router_log_files_in_ha_confs": "each daemon logs in its own directory",
         "router_id router_delete_namespaces dhcp_delete_namespaces use_namespaces": "namespaces are always used, and "
@@ -156,10 +153,7 @@ NOT_NEEDED_SECTIONS: dict[str, str] = {
 
 # Those of the above whose function is not here: an operator who has set them loses something.
 _MISSING: dict[str, str] = {
-    "DEFAULT": "backdoor_port backdoor_socket "
-    "ha_conntrackd_enabled ha_conntrackd_group ha_conntrackd_hashlimit ha_conntrackd_hashsize "
-    "ha_conntrackd_ipv4_mcast_addr ha_conntrackd_rcvsocketbuffer ha_conntrackd_sndsocketbuffer "
-    "ha_conntrackd_socketbuffersize ha_conntrackd_socketbuffersize_max_grown ha_conntrackd_unix_backlog",
+    "DEFAULT": "backdoor_port backdoor_socket",
     "agent": "kill_scripts_path comment_iptables_rules",
     "ovs": "bridge_mac_table_size igmp_flood igmp_flood_reports igmp_flood_unregistered",
     "ml2_type_vxlan": "vxlan_group",

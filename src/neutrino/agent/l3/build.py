@@ -1,5 +1,6 @@
 """Builds the L3 role from the configuration, with real drivers."""
 
+import socket
 import time
 from functools import partial
 
@@ -13,6 +14,7 @@ from neutrino.agent.l3.routers import Routers
 from neutrino.agent.l3.services.api import in_order
 from neutrino.agent.l3.services.bfd.supervision import BfdSessions
 from neutrino.agent.l3.services.charon.tunnels import Tunnels
+from neutrino.agent.l3.services.conntrackd.service import Conntrackd, InNamespace
 from neutrino.agent.l3.services.dibbler.service import SUBNET, Delegations
 from neutrino.agent.l3.services.keepalived.service import Keepalived, OtherKeepaliveds
 from neutrino.agent.l3.services.meters import MeterReports, Meters
@@ -27,6 +29,7 @@ from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.nft.real import RealNft
 from neutrino.dataplane.process.real import RealProcesses
+from neutrino.dataplane.program import run_program
 from neutrino.errors import RefusedToStart
 
 
@@ -49,13 +52,15 @@ def build(context: RoleContext) -> L3Role:
     routers = Routers(services, KernelConntrack, options, desired, extensions, others, bfd.lost_next_hops)
     wired = port_holds if "l2" in conf.roles else None  # only the L2 role reports ports as wired
     other_keepaliveds = OtherKeepaliveds(routers.other_keepalived, routers.end_other_keepaliveds)
-    keepalived = Keepalived(supervisor, options, other_keepaliveds, wired)
+    conntrackd = Conntrackd(supervisor, options, in_namespace(namespaces))
+    keepalived = Keepalived(supervisor, options, other_keepaliveds, wired, conntrackd.command)
     return L3Role(
         routers,
         keepalived,
         in_order(
             meters=MeterReports(meters, feed, read_settings(MeterOptions, conf), desired.served),
             keepalived=keepalived,
+            conntrackd=conntrackd,
             radvd=Radvd(supervisor, options),
             bfd=bfd,
             charon=Tunnels(supervisor, options, feed),
@@ -65,4 +70,11 @@ def build(context: RoleContext) -> L3Role:
         announce_interval=conf.send_arp_interval,
         repair=lambda: context.intervals.repair,
         report_soon=context.report_soon,
+    )
+
+
+def in_namespace(namespaces: Namespaces) -> InNamespace:
+    return InNamespace(
+        run=lambda name, command: namespaces.run(name, partial(run_program, command)),
+        device_index=lambda name, device: namespaces.run(name, partial(socket.if_nametoindex, device)),
     )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import ipaddress
+import uuid
 
 from oslo_config import cfg
 
@@ -14,6 +15,8 @@ MODES = ("legacy", "dvr", "dvr_snat", "dvr_no_external")
 # Those of Neutron's L3 agent that are part of this one: clients look in its report for what its routers can do.
 EXTENSIONS = ("conntrack_helper", "fip_qos", "fwaas_v2", "gateway_ip_qos", "ndp_proxy", "port_forwarding")
 SHORTEST_INTERVAL = 0.05  # seconds between advertisements
+CONTROL_SOCKET = "conntrackd.ctl"  # in the directory of an HA router
+LONGEST_SOCKET = 107  # characters of a socket's path, in the kernel and in conntrackd
 LONGEST_OF_VERSION_3 = 40  # its packets have room for 40.95 s, in hundredths of a second
 
 
@@ -64,6 +67,21 @@ class L3Options:
         min=0,
         max=3600,
     )
+    ha_conntrackd_enabled: bool = option(
+        False, "Hand the connections of an HA router over to the host that takes over, by conntrackd."
+    )
+    ha_conntrackd_group: int = option(
+        3780, "UDP port of conntrackd's messages of the router whose VRRP id is 0.", min=1, max=65535 - 255
+    )
+    ha_conntrackd_ipv4_mcast_addr: str = option("225.0.0.50", "Multicast address of conntrackd's messages.")
+    ha_conntrackd_hashsize: int = option(32768, "Buckets of conntrackd's caches.", min=1)
+    ha_conntrackd_hashlimit: int = option(131072, "Most connections of a router that conntrackd holds.", min=1)
+    ha_conntrackd_socketbuffersize: int = option(
+        262142, "Bytes of conntrackd's buffer for events of the kernel.", min=1
+    )
+    ha_conntrackd_socketbuffersize_max_grown: int = option(655355, "Bytes that this buffer may grow to.", min=1)
+    ha_conntrackd_sndsocketbuffer: int = option(24985600, "Bytes of the buffer for messages that it sends.", min=1)
+    ha_conntrackd_rcvsocketbuffer: int = option(24985600, "Bytes of the buffer for messages that it receives.", min=1)
     min_rtr_adv_interval: int = option(30, "Fewest seconds between router advertisements.", min=3)  # limits: RFC 4861
     max_rtr_adv_interval: int = option(100, "Most seconds between them.", min=4, max=1800)
     radvd_user: str = option("", "User that radvd runs as; empty: the agent's.")
@@ -176,6 +194,26 @@ def vrrp_problem(conf: cfg.ConfigOpts) -> str | None:
     if conf.ha_vrrp_auth_password:
         return (
             f"ha_vrrp_auth_password: VRRP version 3, which ha_vrrp_advert_int={interval} needs, has no authentication"
+        )
+    return None
+
+
+def conntrackd_problem(conf: cfg.ConfigOpts) -> str | None:
+    """Why conntrackd cannot be run as configured; None if it can."""
+    if not conf.ha_conntrackd_enabled:
+        return None
+    group = conf.ha_conntrackd_ipv4_mcast_addr
+    try:
+        is_group = ipaddress.IPv4Address(group).is_multicast
+    except ValueError:
+        is_group = False
+    if not is_group:
+        return f"ha_conntrackd_ipv4_mcast_addr={group} is not an IPv4 multicast address"
+    longest = LONGEST_SOCKET - len(f"/{uuid.UUID(int=0)}/{CONTROL_SOCKET}")
+    if len(conf.ha_confs_path) > longest:
+        return (
+            f"ha_confs_path={conf.ha_confs_path} has more than {longest} characters, with which the path of conntrackd's "
+            "socket is too long"
         )
     return None
 

@@ -56,6 +56,8 @@ class Service:
     kill: bool = False  # replaced after SIGKILL, as it would say goodbye to its clients: radvd withdraws default routes
     before_start: Callable[[], None] = dataclasses.field(default=lambda: None, compare=False)
     """Runs in a thread when no such daemon runs, right before it is started or respawned."""
+    after_start: Callable[[], None] = dataclasses.field(default=lambda: None, compare=False)
+    """Runs in a thread when the daemon was started or respawned; raises nothing."""
 
     def digest(self) -> str:
         parts = (f"{path}\0{text}" for path, text in sorted(self.files.items()))
@@ -110,6 +112,8 @@ def apply_service(service: Service, processes: Processes) -> tuple[Action, Proce
     # After the signal: an agent that dies in between leaves the old digest, and the next one signals again.
     if service.files:
         daemon_files.write(service.loaded, service.digest())
+    if action is not Action.RELOAD:
+        service.after_start()
     return action, found
 
 

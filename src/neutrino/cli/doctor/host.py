@@ -39,7 +39,7 @@ def privileges(subject: Subject) -> Iterator[Finding]:
 
 def programs(subject: Subject) -> Iterator[Finding]:
     machine, roles = subject.machine, subject.conf.roles
-    required = programs_of(roles, subject.conf.bgp.bgpd)
+    required = programs_of(roles, subject.conf.bgp.bgpd, conntrackd=subject.conf.ha_conntrackd_enabled)
     packages = required | {name: package for name, (package, _) in OPTIONAL.items() if "l3" in roles}
     for program, package in sorted(packages.items()):
         if machine.which(program) is not None:

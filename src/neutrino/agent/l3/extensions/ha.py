@@ -18,10 +18,14 @@ class HighAvailability(L3Extension):
         # link-local address before keepalived sets one. Addresses that keepalived sets are used without DAD: the host
         # that had them before may be lost, and is not to be waited for.
         quiet = (("addr_gen_mode", "1"), ("accept_dad", "0"))
+        sysctls = {f"net/ipv6/conf/{each}/{key}": value for each in namespace.ports for key, value in quiet}
+        if namespace.options.ha_conntrackd_enabled:
+            # By default a connection has events only if conntrackd ran when it began: the others' end would be missed.
+            sysctls["net/netfilter/nf_conntrack_events"] = "1"
         return Contribution(
             devices=(render_device(name, port, namespace.options),),
             plugs=(render_plug(name, port, namespace.options),),
             host_addresses=tuple(address(name, each.prefixed, nodad=True) for each in port.addresses),
-            sysctls={f"net/ipv6/conf/{each}/{key}": value for each in namespace.ports for key, value in quiet},
+            sysctls=sysctls,
             device_prefixes=(HA,),
         )

@@ -71,6 +71,7 @@ class RouterService:
 def in_order(
     *,
     keepalived: RouterService,
+    conntrackd: RouterService,
     radvd: RouterService,
     bfd: RouterService,
     charon: RouterService,
@@ -81,9 +82,10 @@ def in_order(
 
     * meters: next to the change of the namespaces. Counters are read right before it, and right after it.
     * keepalived: a service that cannot be started must not keep the router from failing over.
+    * conntrackd: it is ended before keepalived, whose directory its files are in.
     * radvd: without it instances lose their default route.
     * bfd: its sessions end before keepalived does, so that the routes of a standby host have all next hops.
     * charon, then dibbler: they need the gateway. When the router leaves, dibbler is ended first, as its port may be
       another host's by now, and charon while it can still notify its peers.
     """
-    return meters, keepalived, radvd, bfd, charon, dibbler
+    return meters, keepalived, conntrackd, radvd, bfd, charon, dibbler

@@ -12,7 +12,7 @@ router's bindings, by which the tunnels of other hosts follow.
 import dataclasses
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from neutrino.agent.l3.config import L3Options, as_configured, needs_version_3
 from neutrino.agent.l3.names import EXTERNAL, HA, device
@@ -84,8 +84,11 @@ def agreement_of(options: L3Options) -> Agreement:
     return Agreement(options.ha_vrrp_advert_int, authentication)
 
 
-def render_keepalived(failover: Failover, options: L3Options, notify: str, check: str = "") -> str:
-    """`notify` is the fifo that keepalived writes its states to; `check` the script that looks at gateways.
+def render_keepalived(
+    failover: Failover, options: L3Options, notify: str, check: str = "", state_changed: Sequence[str] = ()
+) -> str:
+    """`notify` is the fifo that keepalived writes its states to; `check` the script that looks at gateways; `state_changed`
+    a command that it runs when its state changes.
 
     A keepalived of Neutron's goes on with this configuration: where an address or a route is written with other words than
     Neutron's, its reload removes and adds it.
@@ -97,7 +100,7 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str, check
     tracked = f"gateways_{membership.vr_id}" if gateways else ""
     general = (
         # First: with the check of scripts on, a fifo before the user is ignored when the configuration is loaded again.
-        *(("script_user root", "enable_script_security") if tracked else ()),
+        *(("script_user root", "enable_script_security") if tracked or state_changed else ()),
         "notification_email_from neutrino@localhost",
         f"router_id {options.host}",
         f"vrrp_notify_fifo {notify}",
@@ -120,6 +123,7 @@ def render_keepalived(failover: Failover, options: L3Options, notify: str, check
         *_block("authentication", authentication),
         *_block("track_interface", (name,)),  # a host whose HA port is down steps back
         *_block("track_script", (tracked,) if tracked else ()),
+        *((f'notify "{" ".join(state_changed)}"',) if state_changed else ()),
         *_block("virtual_ipaddress", (f"{primary_address(membership)} dev {name}",)),
         # Excluded from advertisements, which have room for a few addresses only.
         *_block("virtual_ipaddress_excluded", _excluded(failover)),

@@ -56,6 +56,8 @@ class Keepalived(RouterService):
     options: L3Options
     others: OtherKeepaliveds = OtherKeepaliveds()
     port_holds: PortHolds | None = None
+    state_changed: Callable[[str, Failover], tuple[str, ...]] = lambda router_id, failover: ()
+    """The command that keepalived runs when its state changes, by router."""
     notify: Callable[[str, Iterable[str]], None] = lambda router_id, lines: None  # of states; set by the role
     _others_files: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """By router: configurations of another agent's keepalived, of which we have none yet."""
@@ -190,7 +192,8 @@ class Keepalived(RouterService):
             ha_vrrp_auth_password=password,
         )
         check = str(self._base / router_id / CHECK)
-        text = render_keepalived(failover, options, str(self.fifo(router_id)), check)
+        state_changed = self.state_changed(router_id, failover)
+        text = render_keepalived(failover, options, str(self.fifo(router_id)), check, state_changed)
         scripts = {check: CHECK_TEXT} if check in text else {}
         adopted = self._base / router_id / ADOPTED_FILE
         paths = {str(self._file(router_id)), daemon_files.read(adopted) or str(self._file(router_id))}

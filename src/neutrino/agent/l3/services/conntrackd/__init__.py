@@ -1,0 +1,1 @@
+"""conntrackd: hands the connections of an HA router over to the host that takes over."""
