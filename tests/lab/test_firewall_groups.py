@@ -315,6 +315,40 @@ def test_an_instance_port_passes_its_group_and_its_security_groups(site: Site, f
     wait_until(lambda: send(peer, here.name, ICMP) == PASSES, SOON, "the group's flows are still there")
 
 
+def test_an_instance_port_answers_what_its_group_rejects(site: Site, firewalls: Firewalls) -> None:
+    """In both directions: to a sender on the same host and behind the router, and to the instance itself."""
+    here, lab = site.guests["legacy-blue"], site.lab
+    rejected = [
+        firewalls.rule("reject", protocol, destination_port="82", ip_version=version)
+        for protocol in (TCP, UDP)
+        for version in (4, 6)
+    ]
+    others = [firewalls.rule("allow", TCP, destination_port="85"), firewalls.rule("deny", TCP, destination_port="84")]
+    policy = firewalls.policy(*rejected, *others)
+    group = firewalls.group([here.port_id], policy, policy)
+    for client, server in (
+        ("peer", here.name),
+        ("legacy-red", here.name),
+        (here.name, "peer"),
+        (here.name, "legacy-red"),
+    ):
+        for version in (4, 6):
+            send = partial(site.send, client, server, version=version)
+            assert_fates(lambda case: send(*case), {(TCP, 82): REFUSED, (UDP, 82): REFUSED})  # noqa: B023
+        assert_fates(lambda port: site.send(client, server, TCP, port), {84: LOST, 85: PASSES})  # noqa: B023
+    with connect(lab, "peer", here.name, here.addresses[4], 85) as cut:  # one that exists ends with a reset
+        assert cut.passes_data(PATIENCE)
+        rule = firewalls.rule("reject", TCP, destination_port="85")
+        body = {"firewall_rule_id": rule, "insert_before": "", "insert_after": ""}
+        lab.api.request("PUT", f"/v2.0/fwaas/firewall_policies/{policy}/insert_rule", body)
+        firewalls.wait_active(group)
+        cut.client.send(b"more")
+        assert select.select([cut.client], [], [], PATIENCE)[0], "the sender gets no answer"
+        with pytest.raises(ConnectionResetError):
+            cut.client.recv(1)
+    wait_until_no_drift(lab, "h3")
+
+
 def test_there_is_no_drift_and_drops_are_counted(site: Site, firewalls: Firewalls) -> None:
     ports = [*site.blue_ports("legacy"), site.guests["legacy-red"].port_id]  # of the router, and of an instance on h2
     group = firewalls.group(ports, firewalls.policy(), firewalls.policy(firewalls.rule("allow")))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from neutrino.agent.l2.extensions.firewall_groups import FirewallGroups, generation, group_owner
+from neutrino.agent.l2.extension_api import cookie_of
+from neutrino.agent.l2.extensions.firewall_groups import REJECTED, FirewallGroups, generation, group_owner
 from neutrino.agent.l2.pipeline import EXTENSION_TABLES, INGRESS_TABLES
 from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.model import state
@@ -98,6 +99,31 @@ def test_rules_in_order_by_protocol_ports_and_addresses() -> None:
     assert not net.passes(packet.udp(two, here, 54, source_port=2001))
     assert net.passes(packet.icmp(three, here))
     assert not net.passes(packet.tcp(two, here, 443)), "the deny before it counts"
+
+
+def test_what_is_rejected_is_copied_to_be_answered_in_the_opening_direction_alone() -> None:
+    net = Net()
+    here = net.cloud.hosts["h1"]
+    web, out = packet.tcp(end(2), end(1), 80), packet.tcp(end(1), end(2), 81)
+
+    def copied(sent: Packet) -> list[int]:
+        switch = here.switch.bridges["br-int"]
+        switch.copied.clear()
+        assert not net.passes(sent)
+        assert all(cookie == cookie_of(group_owner("group-1")) for _, cookie in switch.copied)
+        return [table for table, _ in switch.copied]
+
+    net.apply(group(ingress=(rule(protocol=TCP, dport=80),), egress=(rule(protocol=TCP, dport=81),)))
+    assert net.passes(web)
+    assert here.switch.read_meters("br-int") == {}
+    net.apply(group(ingress=(rule("reject", TCP, dport=80),), egress=(rule("reject", TCP, dport=81),)))
+    assert [*here.switch.read_meters("br-int").values()] == [REJECTED]
+    assert copied(web) == [INGRESS_TABLES[0]]
+    assert [table in EXTENSION_TABLES for table in copied(out)] == [True]
+    assert copied(packet.reply(web)) == [], "of a connection that was allowed before"
+    net.apply(group(ingress=(rule("deny", TCP, dport=80),)))
+    assert copied(web) == []
+    assert here.switch.read_meters("br-int") == {}
 
 
 def test_a_packet_must_pass_security_groups_too() -> None:

@@ -191,7 +191,11 @@ class ScriptedPackets:
     ends: list[Exception]
     connected: int = 0
 
-    async def read(self, bridge: str) -> AsyncIterator[PacketIn]:
+    @contextlib.asynccontextmanager
+    async def connect(self, bridge: str) -> AsyncIterator[ScriptedPackets]:
+        yield self
+
+    async def read(self) -> AsyncIterator[PacketIn]:
         self.connected += 1
         if not self.ends:
             await asyncio.Event().wait()

@@ -1,4 +1,5 @@
-"""Writes the network log: packets that are copied to the agent, as lines of a file or of the agent's log.
+"""Packets that are copied to the agent: writes the network log, as lines of a file or of the agent's log, and answers
+packets that a firewall group rejects.
 
 The switch copies those of ports that it filters, netfilter those of hybrid ports. Netfilter's log is not opened before a
 host has a hybrid port with a log.
@@ -9,6 +10,7 @@ import dataclasses
 import logging
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from logging.handlers import WatchedFileHandler
@@ -16,9 +18,10 @@ from logging.handlers import WatchedFileHandler
 from neutrino.agent.l2.desired import Desired
 from neutrino.agent.l2.logged_packets import LoggedPorts
 from neutrino.agent.l2.packets import logs_by_port
-from neutrino.agent.l2.pipeline import TRANSIENT
+from neutrino.agent.l2.pipeline import EXTENSION_TABLES, INGRESS_TABLES, TRANSIENT
+from neutrino.agent.l2.refusals import Bucket, refuse
 from neutrino.dataplane.protocols.nflog import LoggedPacket, Nflog
-from neutrino.dataplane.protocols.packet_in import PacketIn, PacketIns, RejectedMessage
+from neutrino.dataplane.protocols.packet_in import Channel, PacketIn, PacketIns, RejectedMessage
 
 LOG = logging.getLogger(__name__)
 NETWORK_LOG = "neutrino.network_log"  # the logger
@@ -40,6 +43,7 @@ class PacketLogger:
         self._output = logging.getLogger(NETWORK_LOG)
         self._ports: tuple[Desired | None, LoggedPorts | None] = (None, None)
         self._needs_bridged = asyncio.Event()
+        self._answers = Bucket(time.monotonic)
 
     def applied(self, desired: Desired | None) -> None:
         """After each reconciliation."""
@@ -73,11 +77,25 @@ class PacketLogger:
             starts = await switch_started(starts)
 
     async def _read(self, bridge: str, desired: Callable[[], Desired | None]) -> None:
-        async for copied in self.packets.read(bridge):
-            if copied.table == TRANSIENT.number:
-                self.arrived(copied)
-                continue
-            self._write(desired(), partial(LoggedPorts.lines, copied=copied))
+        async with self.packets.connect(bridge) as channel:
+            async for copied in channel.read():
+                if copied.table == TRANSIENT.number:
+                    self.arrived(copied)
+                elif copied.table in EXTENSION_TABLES or copied.table in INGRESS_TABLES:
+                    self._refuse(desired(), channel, copied)
+                else:
+                    self._write(desired(), partial(LoggedPorts.lines, copied=copied))
+
+    def _refuse(self, desired: Desired | None, channel: Channel, copied: PacketIn) -> None:
+        if desired is None or not self._answers.take():
+            return
+        try:
+            answered = refuse(copied, desired.options)
+        except Exception:  # whatever an instance sends, the role goes on
+            LOG.exception("a rejected packet could not be answered")
+        else:
+            if answered is not None:
+                channel.send(answered)
 
     async def _follow_netfilter(self, log: Nflog, desired: Callable[[], Desired | None]) -> None:
         await self._needs_bridged.wait()

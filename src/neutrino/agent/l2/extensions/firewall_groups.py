@@ -17,8 +17,10 @@ there, what is allowed goes on. Nothing has to be flushed.
 A port has a zone of its own, so neither the security groups, whose zone is the network's, nor the group of the other port
 on the same host are affected by what this one commits.
 
-Rules of a group are flows once for all its ports on the host. Consecutive rules of one verdict share a priority. `reject`
-drops: the switch cannot answer a packet.
+Rules of a group are flows once for all its ports on the host. Consecutive rules of one verdict share a priority.
+
+`reject` drops, and copies packets in the opening direction to the agent, which answers them (`refusals.py`). A meter for
+each group limits the copies: what exceeds it is dropped without an answer, and does not keep other groups from theirs.
 """
 
 import itertools
@@ -31,11 +33,18 @@ import msgspec
 from neutrino.agent.l2.desired import Desired, HostState, L2Options
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, port_owner, stable_numbers
 from neutrino.agent.l2.extensions.firewall import cover_ports
-from neutrino.agent.l2.packets import DHCP_REPLIES, DHCP_REQUESTS, NEIGHBOUR_IN, NEIGHBOUR_OUT
+from neutrino.agent.l2.packets import (
+    CONTROLLER_ID,
+    COPIED_BYTES,
+    DHCP_REPLIES,
+    DHCP_REQUESTS,
+    NEIGHBOUR_IN,
+    NEIGHBOUR_OUT,
+)
 from neutrino.agent.l2.pipeline import REG_PORT, Table
 from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.dataplane.conntrack.api import SCTP, TCP, UDP
-from neutrino.dataplane.openflow.api import Flow
+from neutrino.dataplane.openflow.api import Flow, Meter
 from neutrino.model.firewall import FirewallGroup, FirewallRule
 
 GROUP = "firewall_group"  # the feed's kind
@@ -45,6 +54,8 @@ ZONES = range(0x8000, 0x10000)
 _ZONE = "zone=NXM_NX_REG10[0..15]"
 _SIGNALLING, _STATE, _RULES, _DEFAULT = 40000, 39000, 30000, 2  # priorities; rules go down from theirs
 _FAMILIES = {4: ("ip", "ct_nw"), 6: ("ipv6", "ct_ipv6")}
+ALLOW, REJECT = "allow", "reject"
+REJECTED = Meter(100, "pktps", 50)  # packets a second of a group that are answered, and at once
 _WITH_PORTS = (TCP, UDP, SCTP)  # whose ports conntrack knows
 
 
@@ -144,6 +155,8 @@ def _group(options: L2Options, group: FirewallGroup, number: int) -> Contributio
     """The rules of both policies in both tables: in one for packets of the opening side, in the other for replies."""
     from_ports, to_ports = _tables(options)
     flows: list[Flow] = []
+    meter = f"reject {group.id}"
+    answered = f"controller(max_len={COPIED_BYTES},id={CONTROLLER_ID},meter_id=@{meter})"
     for (table, onward), opening, answering in (
         (from_ports, group.egress, group.ingress),
         (to_ports, group.ingress, group.egress),
@@ -153,11 +166,14 @@ def _group(options: L2Options, group: FirewallGroup, number: int) -> Contributio
         flows.append(table.flow(_STATE, f"{here},ct_state=-inv+trk,ct_mark={mark:#x}", *passed))
         remembered = f"ct(commit,{_ZONE},exec(set_field:{mark:#x}->ct_mark))", *passed
         for rules, side in ((opening, "-rpl"), (answering, "+rpl")):
-            for priority, allowed, match in _ordered(rules if group.admin_state_up else ()):
-                actions = remembered if allowed else ("drop",)
+            refused = {REJECT: (answered,)} if side == "-rpl" else {}
+            for priority, verdict, match in _ordered(rules if group.admin_state_up else ()):
+                actions = remembered if verdict == ALLOW else refused.get(verdict, ("drop",))
                 flows.append(table.flow(priority, f"{here},ct_state={side}-inv+trk,{match}", *actions))
         flows.append(table.flow(_DEFAULT, f"{here},ct_state=+trk", "drop"))
-    return Contribution({options.integration_bridge: flows})
+    rejects = group.admin_state_up and any(rule.action == REJECT for rule in (*group.ingress, *group.egress))
+    meters = {options.integration_bridge: {meter: REJECTED}} if rejects else {}
+    return Contribution({options.integration_bridge: flows}, meters=meters)
 
 
 def generation(group: FirewallGroup) -> int:
@@ -165,14 +181,14 @@ def generation(group: FirewallGroup) -> int:
     return zlib.crc32(msgspec.json.encode((group.admin_state_up, group.ingress, group.egress))) or 1
 
 
-def _ordered(rules: Iterable[FirewallRule]) -> Iterator[tuple[int, bool, str]]:
-    """Priority, whether it allows, and match. A match that is there already decides nothing."""
+def _ordered(rules: Iterable[FirewallRule]) -> Iterator[tuple[int, str, str]]:
+    """Priority, verdict, and match. A match that is there already decides nothing."""
     known: set[str] = set()
-    for place, (allowed, run) in enumerate(itertools.groupby(rules, key=lambda rule: rule.action == "allow")):
+    for place, (verdict, run) in enumerate(itertools.groupby(rules, key=lambda rule: rule.action)):
         for match in (match for rule in run for match in _matches(rule)):
             if match not in known:
                 known.add(match)
-                yield max(_RULES - place, _DEFAULT + 1), allowed, match
+                yield max(_RULES - place, _DEFAULT + 1), verdict, match
 
 
 def _matches(rule: FirewallRule) -> list[str]:
