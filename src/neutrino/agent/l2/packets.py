@@ -14,6 +14,7 @@ NEIGHBOUR_IN = (130, 131, 132, 134, 135, 136, 143)
 # Sent before an instance has an address: router and neighbour solicitation, multicast listener report.
 UNADDRESSED = (133, 135, 143)
 CONTROLLER_ID = 0x6E6C  # of the connection that gets the copies
+FIREWALL_GROUPS = "firewall groups"  # the extension with the tables whose copies are answered
 COPIED_BYTES = 128  # of a packet: all headers that are logged
 
 

@@ -21,7 +21,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
 from neutrino.agent.l2.desired import L2Options
-from neutrino.agent.l2.extensions.firewall_groups import FirewallGroups
+from neutrino.agent.l2.packets import FIREWALL_GROUPS
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, TCP
 from neutrino.dataplane.protocols.packet_in import PacketIn, PacketOut
 
@@ -67,7 +67,7 @@ class _Ip(NamedTuple):
 
 def refuse(copied: PacketIn, options: L2Options) -> PacketOut | None:
     """The answer to a packet that a flow of a firewall group has copied; None if there must not be one."""
-    from_ports, to_ports = options.extension_table(FirewallGroups.name), options.ingress_table(FirewallGroups.name)
+    from_ports, to_ports = options.extension_table(FIREWALL_GROUPS), options.ingress_table(FIREWALL_GROUPS)
     data = answer(copied.data) if copied.table in (from_ports.number, to_ports.number) else None
     if data is None:
         return None

@@ -38,6 +38,7 @@ from neutrino.agent.l2.packets import (
     COPIED_BYTES,
     DHCP_REPLIES,
     DHCP_REQUESTS,
+    FIREWALL_GROUPS,
     NEIGHBOUR_IN,
     NEIGHBOUR_OUT,
 )
@@ -60,7 +61,7 @@ _WITH_PORTS = (TCP, UDP, SCTP)  # whose ports conntrack knows
 
 
 class FirewallGroups(L2Extension):
-    name = "firewall groups"
+    name = FIREWALL_GROUPS
     neutron_name = "fwaas_v2"
     kinds = frozenset({GROUP})
     has_table = True
