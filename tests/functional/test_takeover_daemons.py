@@ -1,10 +1,11 @@
-"""Daemons of Neutron's agents, saved and started again in place of ours: real dnsmasq, haproxy and radvd."""
+"""Daemons of Neutron's agents, saved and started again in place of ours: real dnsmasq, haproxy, radvd and conntrackd."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -13,10 +14,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from neutrino.agent.l3.config import L3Options
+from neutrino.agent.l3.services.conntrackd.render import render_conntrackd
+from neutrino.agent.l3.services.keepalived.render import Failover
 from neutrino.agent.takeover.daemons import OurDaemons, SavedDaemon, read_daemons, reload_keepalived, restart
 from neutrino.dataplane.netlink.values import HOST
 from neutrino.dataplane.process.api import Daemon
 from neutrino.dataplane.process.real import RealProcesses
+from neutrino.model.routing import HaMembership, RouterAddress, RouterInterface
 from tests.support.neutron_daemons import (
     CLIENT,
     CLIENT6,
@@ -29,6 +34,7 @@ from tests.support.neutron_daemons import (
     programs,
     wait_for,
 )
+from tests.support.waiting import eventually
 
 PREFIX = "2001:db8:77"
 LATER = 4_000_000_000  # the end of leases
@@ -126,6 +132,43 @@ def test_radvd_and_haproxy_start_again(host: Neutron) -> None:
     assert int((host.pids / f"{router_id}.pid.radvd").read_text()) in programs(name)
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A directory for sockets, whose paths have 107 characters at most."""
+    with tempfile.TemporaryDirectory(prefix="ct-") as directory:
+        yield Path(directory)
+
+
+def test_conntrackd_starts_again_in_place_of_ours(host: Neutron, short: Path) -> None:
+    """Where the directory of both is the same, they have one socket for commands."""
+    router_id = str(uuid.uuid4())
+    name, device = f"qrouter-{router_id}", "ha-0123abcd-ef"
+    host.namespace(name, device, "169.254.192.9/18")
+    directory = host.state_path / "ha_confs" / router_id
+    directory.mkdir(parents=True)
+    file, control, lock = directory / "conntrackd.conf", short / "ctl", short / "lock"
+    address = RouterAddress(ip_address="169.254.192.9", subnet_id="s", cidr="169.254.192.0/18")
+    port = RouterInterface(id="0123abcd-ef", network_id="n", mac_address="fa:16:3e:00:00:01", addresses=(address,))
+    failover = Failover(name, HaMembership(interface=port, vr_id=7), {}, (), ())
+    theirs = render_conntrackd(failover, L3Options(), str(lock), str(control))
+    file.write_text(theirs)
+    host.start(name, f"conntrackd-{router_id}", "conntrackd", "-d", "-C", str(file))
+    wait_for(name, "conntrackd")
+    saved = saved_of(router_id)
+    assert saved.keys() == {"conntrackd"}
+    for pid in programs(name):
+        command("kill", str(pid))
+    eventually(lambda: programs(name) == {} and not lock.exists(), 10)
+    processes = RealProcesses(ours(host).state_path)
+    file.write_text(theirs.replace("HashLimit 131072", "HashLimit 100000"))
+    processes.start(Daemon(f"conntrackd {router_id}", ("conntrackd", "-C", str(file)), name))
+    eventually(control.exists, 10)
+    assert restart(saved.values(), ours(host)) == []
+    assert processes.running() == {}
+    assert file.read_text() == theirs
+    assert "cache internal" in command("ip", "netns", "exec", name, "conntrackd", "-C", str(file), "-s")
+
+
 def test_a_daemon_that_does_not_start_is_named_with_its_reason(host: Neutron) -> None:
     router_id = str(uuid.uuid4())
     host.namespace(f"qrouter-{router_id}", "qr-0123abcd-ef")
@@ -172,7 +215,7 @@ def test_keepalived_gets_its_file_back_by_a_signal(host: Neutron) -> None:
         file.write_text("ours\n")
         assert reload_keepalived(saved["keepalived"], ours(host))
         deadline = time.monotonic() + 10
-        while not heard.exists() and time.monotonic() < deadline:
+        while not (heard.exists() and heard.read_text()) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert file.read_text() == "theirs\n"
         assert (process.poll(), heard.read_text()) == (None, "theirs\n")

@@ -7,6 +7,7 @@ to the start of Neutron's, in an order that depends on the program:
   completes the requests that it has.
 * radvd: Neutron's first, then ours by SIGKILL: on SIGTERM it would withdraw the default route of all instances.
 * dnsmasq: ours first, as both need port 53; Neutron's then starts with the leases that ours had.
+* conntrackd: ours first, as both need the same socket for commands where the directories are the same.
 * keepalived: one that our agent has adopted runs on, gets its files back and SIGHUP. Otherwise Neutron's is started.
 
 The roles of our agent must not run meanwhile, as they would repair all of this. Blocking. Each step can be repeated after a
@@ -42,7 +43,7 @@ from neutrino.dataplane.process.foreign import RealForeignProcesses, circumstanc
 from neutrino.dataplane.process.real import RealProcesses
 
 LOG = logging.getLogger(__name__)
-DNSMASQ, HAPROXY, RADVD, KEEPALIVED = "dnsmasq", "haproxy", "radvd", "keepalived"
+DNSMASQ, HAPROXY, RADVD, KEEPALIVED, CONNTRACKD = "dnsmasq", "haproxy", "radvd", "keepalived", "conntrackd"
 STATE_CHANGE = "neutron-keepalived-state-change"
 KINDS: tuple[LeftoverKind, ...] = (NAMESPACE_KIND, ROUTER_KIND, SNAT_KIND)
 FILES: Mapping[str, tuple[str, ...]] = {
@@ -50,6 +51,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     HAPROXY: ("-f",),
     RADVD: ("-C",),
     KEEPALIVED: ("-f", "--use-file"),
+    CONNTRACKD: ("-C",),
 }
 """The arguments that name a program's files. Pid files and logs are not saved: programs write them anew."""
 LEASES = "--dhcp-leasefile"
@@ -288,6 +290,13 @@ def _restart_keepalived(daemon: SavedDaemon, ours: OurDaemons) -> None:
     _start(daemon, ours)
 
 
+def _restart_conntrackd(daemon: SavedDaemon, ours: OurDaemons) -> None:
+    our = _ours(daemon, ours)
+    if our is not None:
+        ours.processes.stop(our)
+    _start_alone(daemon, ours)
+
+
 def _start_alone(daemon: SavedDaemon, ours: OurDaemons) -> None:
     restore_files(daemon)
     if _running(daemon, ours) is None:
@@ -299,6 +308,7 @@ _RESTARTS: Mapping[str, Callable[[SavedDaemon, OurDaemons], None]] = {
     HAPROXY: _restart_haproxy,
     RADVD: _restart_radvd,
     KEEPALIVED: _restart_keepalived,
+    CONNTRACKD: _restart_conntrackd,
 }
 
 
