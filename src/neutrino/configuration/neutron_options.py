@@ -105,8 +105,8 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
     "securitygroup": {"enable_ipset": "address sets are flows, or nft sets"},
     "database": {
         "asyncio_connection": "all requests use connection",
-        "asyncio_slave_connection slave_connection synchronous_reader": "a list has to show what the same "
-        "client wrote before, and a replica is behind by an unknown time",
+        "asyncio_slave_connection slave_connection synchronous_reader": "a list would have to be checked with "
+        "both databases to show what its client wrote before; of a list the database does a fifth at most: see database.md",
         "backend engine": "connection selects the database",
         "connection_debug connection_trace": "use default_log_levels = sqlalchemy=DEBUG",
         "connection_recycle_time max_overflow pool_timeout max_retries retry_interval db_inc_retry_interval "
