@@ -86,16 +86,18 @@ def state_path(lab: Lab) -> str:
     return found[1]
 
 
-def daemons(lab: Lab) -> str:
-    """Processes of the host that carry the mark of its agent."""
-    look = f"grep -lzx NEUTRINO_OWNER={state_path(lab)} /proc/[0-9]*/environ 2>/dev/null || true"
-    return lab.run(HOST, ["sh", "-c", look]).stdout
+def daemons(lab: Lab) -> set[str]:
+    """The names of processes that carry the mark of this host's agent: other labs of the machine are seen too."""
+    look = f"grep -lzx NEUTRINO_OWNER={state_path(lab)} /proc/[0-9]*/environ 2>/dev/null"
+    names = f"for one in $({look}); do tr '\\0' '\\n' <$one | sed -n 's/^NEUTRINO_PROCESS=//p'; done"
+    return {name.split()[0] for name in lab.run(HOST, ["sh", "-c", names]).stdout.splitlines()}
 
 
 def test_the_plan_is_shown_beside_a_running_agent_which_is_not_torn_down(lab: Lab, guest: str) -> None:
     before = host_state(lab)
     refused = teardown(lab)
     assert refused.returncode != 0
+    assert daemons(lab) == {"dnsmasq", "metadata"}
     assert "another agent runs with state_path" in refused.stderr
 
     shown = teardown(lab, "--dry-run", "--json", "--all-ports")
@@ -124,6 +126,9 @@ def test_a_host_with_instances_is_refused(lab: Lab, guest: str) -> None:
 
 
 def test_one_role_alone(lab: Lab, guest: str) -> None:
+    done = teardown(lab, "--roles", "metadata,bgp", "--json")
+    assert [each["kind"] for each in json.loads(done.stdout)["removals"]][:1] == ["daemon"], done.stderr
+    assert daemons(lab) == {"dnsmasq"}
     done = teardown(lab, "--roles", "dhcp")
     assert done.returncode == 0, done.stderr
     assert not any(name.startswith("qdhcp-") for name in namespaces(lab))
@@ -135,7 +140,7 @@ def test_ports_of_instances_are_kept_and_served_again(lab: Lab, guest: str) -> N
     done = teardown(lab, "--keep-ports")
     assert done.returncode == 0, done.stderr
     assert served(lab) == set()
-    assert daemons(lab) == ""
+    assert daemons(lab) == set()
     assert bridges(lab) >= {"br-int"}
     assert "br-tun" not in bridges(lab)
     assert flows(lab, "br-int") == []
@@ -152,7 +157,7 @@ def test_nothing_is_left(lab: Lab, guest: str) -> None:
     done = teardown(lab, "--all-ports")
     assert done.returncode == 0, done.stderr
     assert served(lab) == set()
-    assert daemons(lab) == ""
+    assert daemons(lab) == set()
     left = bridges(lab)
     assert not left & {"br-int", "br-tun"}
     for bridge in left - {"br-mine"}:

@@ -83,13 +83,13 @@ def _selection(args: argparse.Namespace) -> Selection:
 
 def _plan(conf: Configuration, selection: Selection) -> TeardownPlan:
     with teardown_host(conf) as host:
-        plan = plan_teardown(host.options, host.read(), selection)
+        plan = plan_teardown(host.options, host.read(switch=selection.needs_switch), selection)
         return dataclasses.replace(plan, obstacles=(*obstacles(conf), *plan.obstacles))
 
 
 def _remove(conf: Configuration, selection: Selection, report: Report) -> int:
     with teardown_host(conf) as host:
-        plan = plan_teardown(host.options, host.read(), selection)
+        plan = plan_teardown(host.options, host.read(switch=selection.needs_switch), selection)
         if found := (*obstacles(conf), *plan.obstacles):
             raise CommandError(f"nothing is removed: {'; '.join(found)}")
         host.apply(plan, report.add)

@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from neutrino.agent.guard.gate import Bridges
@@ -34,7 +34,7 @@ from neutrino.dataplane.conntrack.api import ConntrackError
 from neutrino.dataplane.iptables.api import IptablesError
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK, LEARNED_COOKIE, OpenFlow, OpenFlowError, flow
-from neutrino.dataplane.ovsdb.api import Ovsdb, OvsdbError, Snapshot
+from neutrino.dataplane.ovsdb.api import Interface, Ovsdb, OvsdbError, Snapshot
 from neutrino.dataplane.process.api import ForeignProcess, ForeignProcesses, Process, ProcessError, Processes
 
 LOG = logging.getLogger(__name__)
@@ -61,23 +61,26 @@ class TeardownHost:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def read(self) -> Facts:
-        """OpenFlowError if the switch cannot be asked: what it has is unknown then."""
+    def read(self, *, switch: bool = True) -> Facts:
+        """OpenFlowError if the switch cannot be asked: what it has is unknown then. Not `switch`: of daemons and files."""
+        daemons, files = self._daemons(), tuple(self.records.files())
+        if not switch:
+            return Facts(self.owner, daemons, files=files)
         snapshot = self.ovsdb.read()
+        interfaces = {name: row for name, (_, _, row) in snapshot.interfaces().items()}
         names = frozenset(name for name in self.services.netlink.namespaces() if kind_of(name)[0])
         inside = self.foreign.by_namespace(names) if names else {}
-        daemons = self._daemons()
         own = {each.pid for each in daemons}
         return Facts(
             self.owner,
             daemons,
-            {name: self._obstacle(name, inside.get(name, ()), snapshot) for name in names},
+            {name: self._obstacle(name, inside.get(name, ()), interfaces) for name in names},
             self.records.namespaces() & names,
             frozenset(name for name, each in inside.items() if own & {process.pid for process in each}),
             snapshot,
             {name: self._read_flows(name) for name in snapshot.bridges},
             self._read_rules(),
-            tuple(self.records.files()),
+            files,
         )
 
     def _daemons(self) -> tuple[Process, ...]:
@@ -87,11 +90,10 @@ class TeardownHost:
                 found[name] = process
         return tuple(found[name] for name in sorted(found))
 
-    def _obstacle(self, name: str, processes: Sequence[ForeignProcess], snapshot: Snapshot) -> str:
+    def _obstacle(self, name: str, inside: Sequence[ForeignProcess], interfaces: Mapping[str, Interface]) -> str:
         kind = next(kind for kind in KINDS if kind.object_id(name))
-        interfaces = {each: row for each, (_, _, row) in snapshot.interfaces().items()}
         try:
-            return obstacle(kind, self.services.netlink.read(name).devices.values(), interfaces, processes, self.owner)
+            return obstacle(kind, self.services.netlink.read(name).devices.values(), interfaces, inside, self.owner)
         except NetlinkError as error:
             return str(error)
 

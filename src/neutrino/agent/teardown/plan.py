@@ -87,6 +87,11 @@ class Selection:
     def is_whole(self) -> bool:
         return self.roles >= {*ROLES}
 
+    @property
+    def needs_switch(self) -> bool:
+        """Of the other roles there are daemons and files alone, also on a host without Open vSwitch."""
+        return bool(self.roles & {L2, DHCP, L3})
+
 
 # --- removals ---------------------------------------------------------------------------------------------------------
 
