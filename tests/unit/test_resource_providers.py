@@ -9,7 +9,7 @@ import pytest
 
 from neutrino.agent.config import check, configuration
 from neutrino.agent.l2.build import describe, rates_with_tunnels
-from neutrino.agent.l2.resource_providers import report
+from neutrino.agent.resource_providers import report
 from neutrino.errors import RefusedToStart
 
 REQUIRED = "[DEFAULT]\nhost = h1\n[feed]\nserver = unix:/s\ncredential_file = /c\n"

@@ -10,16 +10,17 @@ from oslo_config import cfg, types
 from oslo_log import log
 
 from neutrino import entry_points, tls
+from neutrino.agent import resource_providers
 from neutrino.agent.bgp import config as bgp
 from neutrino.agent.dhcp import config as dhcp
 from neutrino.agent.guard.decide import CAUSES, CookieRange, parse_cookies
-from neutrino.agent.l2 import resource_providers
 from neutrino.agent.l2.extensions import BUILT_IN
 from neutrino.agent.l3 import config as l3
 from neutrino.agent.metadata import config as metadata
 from neutrino.agent.metadata.messages import RateLimit, Timeouts
 from neutrino.agent.runtime.options import options_of
 from neutrino.agent.runtime.supervisor import EXIT, RESPAWN
+from neutrino.agent.sriov import config as sriov
 from neutrino.configuration import findings
 from neutrino.configuration.neutron_values import INCLUDED, add_names, list_type, name_type
 from neutrino.configuration.options import Configuration
@@ -29,7 +30,7 @@ from neutrino.feed.address import Address, BadAddress, parse
 from neutrino.metrics.listener import address as metrics_address
 from neutrino.metrics.listener import options as metrics_options
 
-ROLES = ("l2", "dhcp", "l3", "metadata", "bgp")
+ROLES = ("l2", "dhcp", "l3", "metadata", "bgp", "sriov")
 TUNNEL_TYPES = ("gre", "vxlan", "geneve")
 
 # Neutron lists extensions that are always included here.
@@ -215,6 +216,8 @@ GROUPS: tuple[tuple[str | None, Sequence[cfg.Opt]], ...] = (
     ("securitygroup", SECURITYGROUP),
     ("network_log", NETWORK_LOG),
     ("bgp", bgp.OPTIONS),
+    (sriov.GROUP, sriov.OPTIONS),
+    (sriov.FDB_GROUP, sriov.FDB_OPTIONS),
     ("vpn", l3.VPN_OPTIONS),
     ("ml2", ML2),
     ("metrics", metrics_options("127.0.0.1:9698")),
@@ -280,6 +283,8 @@ def check(conf: Configuration) -> None:
         _check_tunnels(conf)
     if "bgp" in conf.roles:
         bgp.router_id(conf)
+    if "sriov" in conf.roles:
+        sriov.check(conf)
     if conf.radvd_user and not _is_user(conf.radvd_user):
         raise RefusedToStart(f"radvd_user={conf.radvd_user}: there is no such user")
     for problem in (l3.ipv6_gateway_problem(conf), l3.vrrp_problem(conf), l3.conntrackd_problem(conf)):

@@ -28,6 +28,7 @@ from neutrino.agent.runtime.own_state import own_state
 from neutrino.agent.runtime.queries import Handler, Queries, typed
 from neutrino.agent.runtime.role import START, Drift, Role
 from neutrino.agent.runtime.switch import Switch
+from neutrino.agent.sriov import build as sriov
 from neutrino.agent.takeover import build as takeover
 from neutrino.agent.takeover import control, phase, verdicts
 from neutrino.agent.takeover.commands import Commands
@@ -313,6 +314,7 @@ def _roles(context: RoleContext) -> list[Role]:
         "l3": l3.build,
         "metadata": metadata.build,
         "bgp": bgp.build,
+        "sriov": sriov.build,
     }
     return [build(context) for name, build in builders.items() if name in context.conf.roles]
 

@@ -14,6 +14,7 @@ PROGRAMS: Mapping[str, Mapping[str, str]] = {
     "l3": {"nft": "nftables", "conntrack": "conntrack"},
     "metadata": {},
     "bgp": {BGPD: "frr", "vtysh": "frr"},
+    "sriov": {},
 }
 CONNTRACKD: Mapping[str, str] = {"conntrackd": "conntrackd"}  # of role l3 with ha_conntrackd_enabled
 CAP_NET_ADMIN = 12

@@ -113,7 +113,9 @@ def build_parser() -> Parser:
         }
     )
     host.add_argument("name", nargs="?", help="the host's name; add and rotate print its credential, once")
-    host.add_argument("--roles", help="for add and roles: of l2,dhcp,l3,metadata,bgp (default of add: l2,metadata)")
+    host.add_argument(
+        "--roles", help="for add and roles: of l2,dhcp,l3,metadata,bgp,sriov (default of add: l2,metadata)"
+    )
 
     notify = parser.add_command("notify", parents=[config], help="send notifications for accounting")
     notify.add_actions(

@@ -150,14 +150,14 @@ TABLE: dict[tuple[str, str], Names] = {
     # Neutron's L2 and L3 agents both read this option; here it lists the extensions of the L2 role.
     ("agent", "extensions"): Names(
         names=dict.fromkeys(
-            (*("fip_qos", "gateway_ip_qos", "port_forwarding", "conntrack_helper", "ndp_proxy"),),
+            ("fip_qos", "gateway_ip_qos", "port_forwarding", "conntrack_helper", "ndp_proxy", "fdb"),
             INCLUDED,
         ),
         missing={
             "dhcp": "use the role dhcp with dhcp_distributed",
             "metadata_path": "use the role metadata",
             **dict.fromkeys(
-                ("fdb", "snat_log", "dns_forwarder", "fwaas", "fwaas_v2_log"),
+                ("snat_log", "dns_forwarder", "fwaas", "fwaas_v2_log"),
                 _NOT_HERE,
             ),
         },

@@ -20,6 +20,8 @@ from neutrino.model.agents import (
     OVS,
     PROBLEMS,
     RESPAWNED,
+    SRIOV_CARD,
+    SRIOV_PORT,
     TUNNELING_IP,
 )
 
@@ -108,6 +110,10 @@ def _problem_named(name: str) -> Problem:
         return host_problems.NEUTRON_AGENT_RUNS
     if name.startswith(BGP_SESSION):
         return host_problems.BGP_SESSION_DOWN
+    if name.startswith(SRIOV_CARD):
+        return host_problems.SRIOV_CARD_FAULTY
+    if name.startswith(SRIOV_PORT):
+        return host_problems.SRIOV_PORT_INCOMPLETE
     if name.startswith(FOREIGN):
         return host_problems.FOREIGN_RULES
     return host_problems.AGENT_HELD if name.startswith(HELD) else host_problems.NOT_APPLIED

@@ -215,6 +215,27 @@ AGENT_HELD = Problem(
     "Remove the cause that the text names, and the agent goes on by itself; or proceed nevertheless by the option that "
     "the text names.",
 )
+SRIOV_CARD_FAULTY = Problem(
+    "sriov-card",
+    "A card of [sriov_nic] physical_device_mappings is not there, or refuses what the role sriov sets: ports on it are not "
+    "connected, or instances without a port still are; the text says which.",
+    "Check the name of the device (ip link), its driver (dmesg), and that its VFs exist "
+    "(/sys/class/net/DEVICE/device/sriov_numvfs); or correct the option.",
+)
+SRIOV_CARD_WITHOUT_FUNCTIONS = Problem(
+    "sriov-card-without-vfs",
+    "Instances can have this card as a whole (direct-physical), and no part of it (direct, macvtap).",
+    "Create VFs: echo NUMBER > /sys/class/net/DEVICE/device/sriov_numvfs, at each start of the host.",
+    WARNING,
+)
+SRIOV_PORT_INCOMPLETE = Problem(
+    "sriov-port",
+    "The virtual function of the port is not there, is another instance's, or lacks a setting that the text names. Without "
+    "a rate or a setting that the card's driver does not have, the port is connected all the same.",
+    "Compare binding:profile of the port with ip link show on the host. For a setting that the driver does not have, use "
+    "another card, or remove the QoS rule or attribute from the port.",
+    WARNING,
+)
 FOREIGN_RULES = Problem(
     "foreign-rules",
     "Another program has added flows or rules to what this agent serves: they may drop packets or lead them elsewhere. The "

@@ -9,10 +9,21 @@ from typing import Final
 from neutrino import __version__
 from neutrino.diagnosis.facts import BINDING_FAILED, FEED_PROCESS, HOSTS, MACHINE, UNBOUND, AgentRow, Facts, ProcessRow
 from neutrino.diagnosis.problems import ERROR, NOTE, Finding
-from neutrino.model.agents import BGP, DHCP, FEED_BEHIND, L3, LAST_REPAIR, METADATA, OVS, PROBLEMS, TUNNELING_IP
+from neutrino.model.agents import (
+    BGP,
+    DHCP,
+    FEED_BEHIND,
+    L3,
+    LAST_REPAIR,
+    METADATA,
+    NIC_SWITCH,
+    OVS,
+    PROBLEMS,
+    TUNNELING_IP,
+)
 from neutrino.model.objects import Object
 
-ROLES: Final = {OVS: "l2", DHCP: "dhcp", L3: "l3", METADATA: "metadata", BGP: "bgp"}
+ROLES: Final = {OVS: "l2", DHCP: "dhcp", L3: "l3", METADATA: "metadata", BGP: "bgp", NIC_SWITCH: "sriov"}
 MAX_PROBLEMS: Final = 200  # in one document; their number is always given
 
 

@@ -14,7 +14,7 @@ from neutrino.model.dhcp import DhcpNetwork, DhcpPort
 from neutrino.model.firewall import FirewallGroup
 from neutrino.model.packet_log import PacketLog
 from neutrino.model.qos import QosPolicy
-from neutrino.model.roles import BGP, DHCP, L2, L3
+from neutrino.model.roles import BGP, DHCP, L2, L3, SRIOV
 from neutrino.model.routing import Router
 
 
@@ -30,18 +30,19 @@ class Kind:
 
 
 _L2: Final = frozenset({L2})
+_PORTS: Final = frozenset({L2, SRIOV})  # roles that wire ports
 # In message order: in a snapshot an object comes after those that it references.
 _KINDS: Final = (
-    Kind("qos_policy", QosPolicy, frozenset({L2, L3}), "qos_policies"),
+    Kind("qos_policy", QosPolicy, frozenset({L2, L3, SRIOV}), "qos_policies"),
     Kind("firewall_group", FirewallGroup, frozenset({L2, L3}), "firewall_groups"),
     Kind("log", PacketLog, _L2, "logs"),
-    Kind("network", state.Network, _L2, "networks"),
+    Kind("network", state.Network, _PORTS, "networks"),
     Kind("host", state.Host, _L2, "hosts"),
     Kind("forwarding", state.Forwarding, _L2, "forwarding"),
     Kind("address_group", state.AddressGroup, _L2, "address_groups"),
     Kind("group_members", state.GroupMembers, _L2, "group_members"),
     Kind("security_group", state.SecurityGroup, _L2, "security_groups"),
-    Kind("port", state.Port, _L2, "ports"),
+    Kind("port", state.Port, _PORTS, "ports"),
     Kind("dhcp_network", DhcpNetwork, frozenset({DHCP}), "dhcp_networks"),
     # L3: routers answer metadata requests of their networks' ports, and a distributed router needs their addresses.
     Kind("dhcp_port", DhcpPort, frozenset({DHCP, L3}), "dhcp_ports"),

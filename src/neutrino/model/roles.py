@@ -5,16 +5,16 @@ from typing import Final
 
 from neutrino.model import agents
 
-L2, DHCP, L3, METADATA, BGP = "l2", "dhcp", "l3", "metadata", "bgp"
-ROLES: Final = (L2, DHCP, L3, METADATA, BGP)
+L2, DHCP, L3, METADATA, BGP, SRIOV = "l2", "dhcp", "l3", "metadata", "bgp", "sriov"
+ROLES: Final = (L2, DHCP, L3, METADATA, BGP, SRIOV)
 USUAL: Final = (L2, DHCP, L3, METADATA)
-"""The roles of a host that does everything by itself. BGP needs peers, and FRR, which few hosts have."""
+"""The roles of a host that does everything by itself. BGP needs peers and FRR, SR-IOV needs cards, which few have."""
 LEAST: Final = (L2, METADATA)
 """The roles of a compute host, and the default of a new credential: DHCP and L3 see other tenants' objects."""
 
 AGENT_TYPES: Final[Mapping[str, str]] = {
     agents.OVS: L2,
-    agents.NIC_SWITCH: L2,
+    agents.NIC_SWITCH: SRIOV,
     agents.DHCP: DHCP,
     agents.L3: L3,
     agents.METADATA: METADATA,

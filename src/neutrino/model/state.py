@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from neutrino.model import fields
+from neutrino.model import fields, sriov
 from neutrino.model.taps import Taps
 
 
@@ -76,6 +76,14 @@ class LocalIp(msgspec.Struct, frozen=True):
     network_id: str = ""  # of the address: hosts apply it there only
 
 
+class VirtualFunction(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The function of an SR-IOV card that a port is bound to, and what it may do."""
+
+    pci_slot: Annotated[str, fields.optional(sriov.is_pci_slot)] = ""  # as 0000:3b:02.1; empty: the binding has none
+    trusted: bool = False  # it may change its MAC and be promiscuous
+    propagate_uplink_status: bool = True  # its link follows that of the card
+
+
 class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
     """A port as a host that it is bound to gets it."""
 
@@ -94,6 +102,7 @@ class Port(Object, frozen=True, kw_only=True, omit_defaults=True):
     security_groups: tuple[str, ...] = ()
     qos_policy_id: str = ""  # its own, not its network's: model/qos.py has the rule which of the two applies
     firewall_group_id: str = ""
+    function: VirtualFunction | None = None  # of a port whose VIF type is hw_veb or hostdev_physical
     tx_steering: Annotated[str, fields.one_of("", "thread", "hash")] = ""  # the hint for Open vSwitch
     local_ips: tuple[LocalIp, ...] = ()
     taps: Taps | None = None

@@ -7,10 +7,11 @@ from ipaddress import ip_address
 
 from oslo_config import cfg
 
+from neutrino.agent import resource_providers
 from neutrino.agent.config import bridge_mappings, load_extensions, permitted_ethertypes, uplink_rates
 from neutrino.agent.guard.decide import FOREIGN_FLOWS
 from neutrino.agent.guard.gate import Bridges
-from neutrino.agent.l2 import links, resource_providers
+from neutrino.agent.l2 import links
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extension_api import L2Extension
 from neutrino.agent.l2.extensions import BUILT_IN

@@ -41,6 +41,7 @@ from neutrino.model import agents, state
 from neutrino.model.agents import FOREIGN, NEUTRON_AGENT
 from neutrino.model.kinds import kinds_for
 from neutrino.model.roles import L2
+from neutrino.model.sriov import VIF_TYPES
 
 LOG = logging.getLogger(__name__)
 PORT = "port"
@@ -132,7 +133,9 @@ class L2Role:
         yield described(self.description, values, problems)
 
     def measures(self) -> Iterator[Measure]:
-        bound, wired, failed = len(self.feed.state.objects[PORT]), len(self._up), len(self._problems)
+        ports = list(self.feed.state.objects[PORT].values())
+        bound = sum(isinstance(port, state.Port) and port.vif_type not in VIF_TYPES for port in ports)
+        wired, failed = len(self._up), len(self._problems)
         yield from of_loop(self.name, len(self._queue), failed + len(self._faults), self._position)
         yield catalog.DATAPLANE_UP, (), float(self._dataplane == "up")
         for label, number in (("wired", wired), ("failed", failed), ("waiting", max(0, bound - wired - failed))):
@@ -257,6 +260,8 @@ class L2Role:
         objects = self.feed.state.objects
         built_in = {field: dict(objects[kind]) for field, kind in KINDS.items()}  # copies, for the reconciler's thread
         more = {kind: dict(objects.get(kind, {})) for kind in self._extension_kinds}
+        # The role sriov has those whose instances have functions of a card.
+        built_in["ports"] = {key: port for key, port in built_in["ports"].items() if port.vif_type not in VIF_TYPES}
         waiting = self._migrations.waiting(built_in["ports"])
         return HostState(**built_in, waiting=waiting, extension_objects=more)
 

@@ -57,7 +57,7 @@ class Drift:
 
 
 class Role(Protocol):
-    """One of l2, dhcp, l3, metadata, bgp. All methods but `run` and `find` return at once."""
+    """One of l2, dhcp, l3, metadata, bgp, sriov. All methods but `run` and `find` return at once."""
 
     name: str
 

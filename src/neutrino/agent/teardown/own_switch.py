@@ -11,6 +11,7 @@ from neutrino.agent.l3 import fip, routers
 from neutrino.agent.l3.services.bfd import supervision as bfd
 from neutrino.agent.l3.services.charon import tunnels
 from neutrino.agent.runtime.supervisor import list_directory
+from neutrino.agent.sriov import build as sriov
 from neutrino.agent.teardown.records import Records
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.real import RealProcesses
@@ -25,6 +26,8 @@ def tear_down(conf: cfg.ConfigOpts) -> None:
         dnsmasq.stop_all(network_id)  # also one whose pid file is lost
     for name in sorted(records.namespaces() & namespaces.names()):
         namespaces.delete(name)  # deletes the inner ends of veth pairs, and with them the outer ones
+    if "sriov" in conf.roles:
+        sriov.tear_down(conf)
     forget(conf)
 
 

@@ -39,6 +39,7 @@ CHECKS: Final = (
     Check("feed", (HOST,), f"{_HERE}.agent:feed", "connection, credential and clock of the servers"),
     Check("agent", (HOST,), f"{_HERE}.agent:agent", "the agent's process and its last state"),
     Check("links", (HOST,), f"{_HERE}.links:links", "links of the underlay and of physical networks"),
+    Check("cards", (HOST,), f"{_HERE}.sriov:cards", "SR-IOV cards and their virtual functions"),
     Check("underlay", (HOST,), f"{_HERE}.underlay:underlay", "tunnel address, MTU to the other hosts", 90.0),
     Check("tunnels", (HOST,), f"{_HERE}.openvswitch:tunnels", "errors and counters of tunnels"),
     Check("drift", (HOST,), f"{_HERE}.agent:find_drift", "differences from the desired state", 60.0),

@@ -93,6 +93,17 @@ def read_attributes(content: bytes, offset: int, *, until: int | None = None) ->
     return found
 
 
+def read_list(content: bytes) -> Iterator[bytes]:
+    """The values of attributes of one type, as of a list: `Attributes` would have the last one alone."""
+    offset = 0
+    while offset + 4 <= len(content):
+        length, _ = _ATTRIBUTE.unpack_from(content, offset)
+        if length < 4:
+            return
+        yield content[offset + 4 : offset + length]
+        offset += (length + 3) & ~3
+
+
 # --- the socket ---
 
 

@@ -58,7 +58,8 @@ from typing import Any, Protocol, runtime_checkable
 from neutrino.model.objects import Values
 
 VIF_UNBOUND, VIF_FAILED = "unbound", "binding_failed"
-VIF_OVS, VIF_VHOSTUSER, VIF_HW = "ovs", "vhostuser", "hw_veb"
+VIF_OVS, VIF_VHOSTUSER = "ovs", "vhostuser"
+VIF_HW, VIF_HOSTDEV_PHYSICAL = "hw_veb", "hostdev_physical"  # a virtual function of a card, or a whole card
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from neutrino.model.qos import ANY, DSCP_MARKS, EGRESS, INGRESS
 from neutrino.model.trunks import SUBPORT_OWNER, trunk_bridge
 from neutrino.server.api.types import DB_INTEGER_MAX
 from neutrino.server.ml2.driver_api import (
+    VIF_HOSTDEV_PHYSICAL,
     VIF_HW,
     VIF_OVS,
     VIF_VHOSTUSER,
@@ -33,7 +34,11 @@ from neutrino.server.ml2.driver_api import (
 
 OVS_VNIC_TYPES = ("normal", "direct", "smart-nic", "vdpa")
 VHOSTUSER_CLIENT, VHOSTUSER_SERVER = "dpdkvhostuser", "dpdkvhostuserclient"
-SRIOV_VIF_TYPES = {"direct": VIF_HW, "macvtap": VIF_HW, "direct-physical": "hostdev_physical"}
+SRIOV_VIF_TYPES = {
+    **dict.fromkeys(("direct", "macvtap", "accelerator-direct"), VIF_HW),
+    "direct-physical": VIF_HOSTDEV_PHYSICAL,
+}
+SRIOV_NETWORK_TYPES = ("flat", "vlan")
 
 # Neutron's: a takeover keeps the providers, and what is allocated on them.
 _OVS_PROVIDERS = uuid.UUID("87ee7d5c-73bb-11e8-9008-c4d987b2a692")
@@ -190,19 +195,24 @@ class SriovNicSwitch:
         self.providers = ResourceProviders(NIC_SWITCH, _NIC_PROVIDERS, self._vnic_types, DEVICE_MAPPINGS)
 
     def bind_port(self, port: PortToBind) -> Bound | None:
-        vif_type = SRIOV_VIF_TYPES[port.vnic_type] if port.vnic_type in self._vnic_types else None
-        if vif_type is None or "switchdev" in port.profile.get("capabilities", ()):
-            return None  # a switchdev port is wired by Open vSwitch
-        found = _first_match(port, NIC_SWITCH, _nic_can_wire)
-        if found is None:
+        if port.vnic_type not in self._vnic_types:
             return None
-        segment = found[0]
-        # The VLAN is in the details, because the NIC tags the traffic of a virtual function.
+        if port.vnic_type == "direct" and "switchdev" in port.profile.get("capabilities", ()):
+            return None  # Open vSwitch wires it
+        vif_type = SRIOV_VIF_TYPES[port.vnic_type]
+        if vif_type == VIF_HOSTDEV_PHYSICAL:
+            # The instance has the whole card, and no agent sees it: as in Neutron it needs none, and is ACTIVE at once.
+            segment = next((each for each in port.segments if each.network_type in SRIOV_NETWORK_TYPES), None)
+            return None if segment is None else Bound(segment, vif_type, self._details(segment), is_active=True)
+        found = _first_match(port, NIC_SWITCH, _nic_can_wire)
+        return None if found is None else Bound(found[0], vif_type, self._details(found[0]))
+
+    def _details(self, segment: Segment) -> Object:
+        # libvirt sets the VLAN when it starts the instance, and the agent restores it.
         vlan = str(segment.segmentation_id) if segment.network_type == "vlan" else "0"
-        details = {"port_filter": False, "connectivity": "l2", "vlan": vlan, "bound_drivers": {"0": self.name}}
-        return Bound(segment, vif_type, details, agent_wires=vif_type == VIF_HW)
+        return {"port_filter": False, "connectivity": "l2", "vlan": vlan, "bound_drivers": {"0": self.name}}
 
 
 def _nic_can_wire(segment: Segment, configurations: Object) -> bool:
-    mappings = configurations.get("device_mappings")
-    return segment.network_type in ("flat", "vlan") and _reaches_physical_network(segment, mappings)
+    mappings = configurations.get(DEVICE_MAPPINGS)
+    return segment.network_type in SRIOV_NETWORK_TYPES and _reaches_physical_network(segment, mappings)

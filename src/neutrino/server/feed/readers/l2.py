@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from neutrino.model import agents as words
+from neutrino.model import sriov
 from neutrino.model import state as m
 from neutrino.model.addresses import tunnel_address_fault
 from neutrino.model.dhcp import DhcpNetwork, DhcpOption, DhcpPort, DnsName
@@ -94,6 +95,7 @@ _BINDINGS = RowsLookup(
             t.port_bindings.c.vnic_type,
             t.port_bindings.c.vif_type,
             t.port_bindings.c.vif_details,
+            t.port_bindings.c.profile,
             t.port_bindings.c.levels,
             t.port_bindings.c.inactive_since,
         )
@@ -113,7 +115,8 @@ _JSON_OF_PORTS = (
     t.ports.c.dns_assignment,
     t.ports.c.hints,
 )
-_PORTS = RowsLookup(select(m.Port, t.ports, t.ports.c.project_id, *_JSON_OF_PORTS))
+_MORE_OF_PORTS = (t.ports.c.project_id, t.ports.c.trusted, t.ports.c.propagate_uplink_status)
+_PORTS = RowsLookup(select(m.Port, t.ports, *_MORE_OF_PORTS, *_JSON_OF_PORTS))
 _TUNNEL_SEGMENTS = RowsLookup(
     sa.select(t.network_segments.c.id).where(one_of(t.network_segments.c.network_type, sorted(TUNNEL_TYPES)))
 )
@@ -174,7 +177,7 @@ def _record(row: NamedRow, bindings: Sequence[NamedRow], tunnels: set[str], adde
     shared |= {"fixed_ips": fixed, "allowed_address_pairs": pairs}
     own = {"security_groups": groups, "qos_policy_id": row.qos_policy_id or "", "tx_steering": _steering_of(row.hints)}
     port = added.complete(build(m.Port, row, **own, **shared, **added.fields(row.id)))
-    bound = {each.host: each for each in (_bound(port, binding) for binding in bindings)}
+    bound = {each.host: each for each in (_bound(port, row, binding) for binding in bindings)}
     forwarding = None
     for each in bound.values():
         if each.active and each.segment_id in tunnels:
@@ -192,7 +195,7 @@ def _record(row: NamedRow, bindings: Sequence[NamedRow], tunnels: set[str], adde
     return PortRecord(row.id, network_id, bound, forwarding, group_set, members, dhcp), port
 
 
-def _bound(port: m.Port, binding: NamedRow) -> m.Port:
+def _bound(port: m.Port, row: NamedRow, binding: NamedRow) -> m.Port:
     return msgspec.structs.replace(
         port,
         host=intern(binding.host),
@@ -201,6 +204,19 @@ def _bound(port: m.Port, binding: NamedRow) -> m.Port:
         vif_type=intern(binding.vif_type),
         vnic_type=intern(binding.vnic_type),
         hybrid_plug=_is_hybrid(binding.vif_details),
+        function=_function(row, binding.profile) if binding.vif_type in sriov.VIF_TYPES else None,
+    )
+
+
+def _function(row: NamedRow, profile: str) -> m.VirtualFunction:
+    """The function of a card that Nova has named in the binding profile."""
+    given = _decode(profile) or {}
+    slot = given.get("pci_slot")
+    trusted = given.get("trusted") if row.trusted is None else row.trusted
+    return m.VirtualFunction(
+        pci_slot=slot if isinstance(slot, str) and sriov.is_pci_slot(slot) else "",
+        trusted=sriov.is_true(trusted),
+        propagate_uplink_status=bool(row.propagate_uplink_status),
     )
 
 

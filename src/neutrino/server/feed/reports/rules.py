@@ -61,6 +61,7 @@ def prefix(status: str) -> str:
 
 
 Statuses = Mapping[str, ReportedStatus]  # by kind
+WIRING: Final = frozenset({role.L2, role.SRIOV})  # roles that wire ports
 DONE_OR_NOT: Final = frozenset({"ACTIVE", "ERROR", "INACTIVE"})
 UP_OR_DOWN: Final = frozenset({"ACTIVE", "DOWN", "ERROR"})
 
@@ -151,9 +152,9 @@ def _needed_roles_and_fault(message: HostReport, statuses: Statuses) -> tuple[fr
     """The roles of which the host needs one, none for a message of any host; and what is wrong with the message."""
     match message:
         case PortUp():
-            return frozenset({role.L2}), _id(message.port_id) or _number(message.revision)
+            return WIRING, _id(message.port_id) or _number(message.revision)
         case PortDown():
-            return frozenset({role.L2}), _id(message.port_id) or _text(message.reason)
+            return WIRING, _id(message.port_id) or _text(message.reason)
         case PortReady():
             return frozenset({role.DHCP}), _id(message.port_id) or _number(message.revision)
         case Status():

@@ -1,7 +1,8 @@
 """Bandwidths and packet rates that this host guarantees, as Placement gets them from the server; with Neutron's options.
 
-A device is a bridge of a physical network, or `[ml2] tunnelled_network_rp_name` for what tunnels share. Each belongs to a
-hypervisor: the name under which nova-compute has a resource provider.
+A device is a bridge of a physical network, `[ml2] tunnelled_network_rp_name` for what tunnels share, or a card of the
+SR-IOV role, whose options are in a group of their own. Each belongs to a hypervisor: the name under which nova-compute
+has a resource provider.
 """
 
 import socket
@@ -24,28 +25,36 @@ _LARGEST = 2**31 - 1  # of Placement's integers
 _LEAST = {"max_unit": 1, "min_unit": 1, "reserved": 0, "step_size": 1}
 _INVENTORY = {"allocation_ratio": "1.0", "min_unit": "1", "step_size": "1", "reserved": "0"}
 
+
+def bandwidth_options(of: str, text: str) -> list[cfg.Opt]:
+    """The options on bandwidths of one role. `of`: what its devices are; `text`: what they can send and receive."""
+    return [
+        cfg.ListOpt(BANDWIDTHS, default=[], help=text),
+        cfg.DictOpt(
+            HYPERVISORS,
+            default={},
+            help=f"Hypervisors of {of}s, as {of}:hypervisor, where these are not resource_provider_default_hypervisor.",
+        ),
+        cfg.StrOpt(
+            DEFAULT_HYPERVISOR,
+            help="The name of this host's compute node in Nova, and of its resource provider in Placement; by default the "
+            "host's canonical name.",
+        ),
+        cfg.DictOpt(
+            DEFAULTS,
+            default=_INVENTORY,
+            help="Values of inventories of bandwidth in Placement: allocation_ratio, max_unit, min_unit, reserved, "
+            "step_size.",
+        ),
+    ]
+
+
 OVS_OPTIONS = [
-    cfg.ListOpt(
-        BANDWIDTHS,
-        default=[],
-        help="What uplinks of bridges can send and receive, as bridge:egress:ingress in kbit/s, as instances see it; "
+    *bandwidth_options(
+        "bridge",
+        "What uplinks of bridges can send and receive, as bridge:egress:ingress in kbit/s, as instances see it; "
         "tunnelled_network_rp_name in place of a bridge: what all tunnels can. Minimum bandwidths of ports are guaranteed "
         "within the first (by default, the device's own speed is the limit), and Placement gets both.",
-    ),
-    cfg.DictOpt(
-        HYPERVISORS,
-        default={},
-        help="Hypervisors of bridges, as bridge:hypervisor, where these are not resource_provider_default_hypervisor.",
-    ),
-    cfg.StrOpt(
-        DEFAULT_HYPERVISOR,
-        help="The name of this host's compute node in Nova, and of its resource provider in Placement; by default the "
-        "host's canonical name.",
-    ),
-    cfg.DictOpt(
-        DEFAULTS,
-        default=_INVENTORY,
-        help="Values of inventories of bandwidth in Placement: allocation_ratio, max_unit, min_unit, reserved, step_size.",
     ),
     cfg.ListOpt(
         WITHOUT_DIRECTION,
@@ -70,7 +79,23 @@ ML2_OPTIONS = [
 
 
 def bandwidths(conf: cfg.ConfigOpts) -> Rates:
-    return _rates(conf, BANDWIDTHS, _DIRECTIONS, "bridge")
+    return _rates(conf, "ovs", BANDWIDTHS, _DIRECTIONS, "bridge")
+
+
+def of_devices(
+    conf: cfg.ConfigOpts, group: str, devices: Sequence[str], host_name: Callable[[], str] | None = None
+) -> Object:
+    """What a role with devices of its own reports: bandwidths, without packet rates. Raises RefusedToStart."""
+    rates, options = _rates(conf, group, BANDWIDTHS, _DIRECTIONS, "device"), conf[group]
+    for option, named in ((BANDWIDTHS, rates), (HYPERVISORS, options[HYPERVISORS])):
+        if unknown := [device for device in named if device not in devices]:
+            raise RefusedToStart(f"[{group}] {option}: {unknown[0]} is no device of physical_device_mappings")
+    default = options[DEFAULT_HYPERVISOR] or ((host_name or canonical_name)() if rates else conf.host)
+    return {
+        BANDWIDTHS: rates,
+        DEFAULTS: _inventory(conf, group, DEFAULTS),
+        HYPERVISORS: {device: options[HYPERVISORS].get(device) or default for device in devices},
+    }
 
 
 def report(conf: cfg.ConfigOpts, bridges: Sequence[str], host_name: Callable[[], str] | None = None) -> Object:
@@ -84,7 +109,10 @@ def report(conf: cfg.ConfigOpts, bridges: Sequence[str], host_name: Callable[[],
     for device in conf.ovs[HYPERVISORS]:
         if device not in bridges and device != tunnelled:
             raise RefusedToStart(f"[ovs] {HYPERVISORS}: {device} is no bridge of bridge_mappings")
-    without, with_direction = _rates(conf, WITHOUT_DIRECTION, _ANY), _rates(conf, WITH_DIRECTION, _DIRECTIONS)
+    without, with_direction = (
+        _rates(conf, "ovs", option, directions)
+        for option, directions in ((WITHOUT_DIRECTION, _ANY), (WITH_DIRECTION, _DIRECTIONS))
+    )
     if without and with_direction:
         raise RefusedToStart(f"[ovs] {WITHOUT_DIRECTION} and {WITH_DIRECTION}: only one of them can be set")
     is_used = bool(reported or without or with_direction)
@@ -92,24 +120,24 @@ def report(conf: cfg.ConfigOpts, bridges: Sequence[str], host_name: Callable[[],
     default = conf.ovs[DEFAULT_HYPERVISOR] or ((host_name or canonical_name)() if is_used else conf.host)
     return {
         BANDWIDTHS: reported,
-        DEFAULTS: _inventory(conf, DEFAULTS),
+        DEFAULTS: _inventory(conf, "ovs", DEFAULTS),
         WITHOUT_DIRECTION: _of_hypervisors(WITHOUT_DIRECTION, without, default),
         WITH_DIRECTION: _of_hypervisors(WITH_DIRECTION, with_direction, default),
-        PACKET_DEFAULTS: _inventory(conf, PACKET_DEFAULTS),
+        PACKET_DEFAULTS: _inventory(conf, "ovs", PACKET_DEFAULTS),
         HYPERVISORS: {device: conf.ovs[HYPERVISORS].get(device) or default for device in (*bridges, tunnelled)},
         agents.TUNNELLED_PROVIDER: tunnelled,
     }
 
 
-def _rates(conf: cfg.ConfigOpts, option: str, directions: Sequence[str], of: str = "") -> Rates:
+def _rates(conf: cfg.ConfigOpts, group: str, option: str, directions: Sequence[str], of: str = "") -> Rates:
     found: Rates = {}
     shape = ":".join((of or "hypervisor", *(directions if len(directions) > 1 else ("rate",))))
-    for text in conf.ovs[option]:
+    for text in conf[group][option]:
         name, *rates = (part.strip() for part in text.split(":"))
         if len(rates) > len(directions) or (of and not name) or not all(_is_rate(rate) for rate in rates):
-            raise RefusedToStart(f"[ovs] {option}: {text!r} is not {shape}")
+            raise RefusedToStart(f"[{group}] {option}: {text!r} is not {shape}")
         if name in found:
-            raise RefusedToStart(f"[ovs] {option}: {text!r} names a {of or 'hypervisor'} a second time")
+            raise RefusedToStart(f"[{group}] {option}: {text!r} names a {of or 'hypervisor'} a second time")
         rates += [""] * (len(directions) - len(rates))
         found[name] = {one: int(rate) if rate else None for one, rate in zip(directions, rates, strict=True)}
     return found
@@ -125,25 +153,25 @@ def _of_hypervisors(option: str, rates: Rates, default: str) -> Rates:
     return {name or default: each for name, each in rates.items()}
 
 
-def _inventory(conf: cfg.ConfigOpts, option: str) -> dict[str, int | float]:
-    given: Mapping[str, str] = conf.ovs[option]
-    return {name: _value(option, name, str(text)) for name, text in given.items()}
+def _inventory(conf: cfg.ConfigOpts, group: str, option: str) -> dict[str, int | float]:
+    given: Mapping[str, str] = conf[group][option]
+    return {name: _value(group, option, name, str(text)) for name, text in given.items()}
 
 
-def _value(option: str, name: str, text: str) -> int | float:
+def _value(group: str, option: str, name: str, text: str) -> int | float:
     if name == "allocation_ratio":
         try:
             ratio = float(text)
         except ValueError:
             ratio = 0.0
         if not 0 < ratio <= _LARGEST:
-            raise RefusedToStart(f"[ovs] {option}: allocation_ratio={text} is not a number above 0")
+            raise RefusedToStart(f"[{group}] {option}: allocation_ratio={text} is not a number above 0")
         return ratio
     if name not in _LEAST:
         known = ", ".join(sorted(("allocation_ratio", *_LEAST)))
-        raise RefusedToStart(f"[ovs] {option}: {name!r} is none of {known}")
+        raise RefusedToStart(f"[{group}] {option}: {name!r} is none of {known}")
     if not text or not _is_rate(text) or int(text) < _LEAST[name]:
-        raise RefusedToStart(f"[ovs] {option}: {name}={text} is not a whole number from {_LEAST[name]} on")
+        raise RefusedToStart(f"[{group}] {option}: {name}={text} is not a whole number from {_LEAST[name]} on")
     return int(text)
 
 

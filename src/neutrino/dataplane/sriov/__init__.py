@@ -1,0 +1,1 @@
+"""SR-IOV cards: reads and sets their virtual functions."""
