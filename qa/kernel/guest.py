@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 Say = Callable[[str], None]
@@ -143,16 +143,16 @@ def kernel_files(cache: Path, say: Say) -> KernelFiles:
         cache.mkdir(parents=True)
         package = _kernel_package(processor().debian)
         say(f"download {package} and busybox-static")
-        _call(["apt-get", "download", "-qq", package, "busybox-static"], cwd=cache)
+        call(["apt-get", "download", "-qq", package, "busybox-static"], cwd=cache)
         say("unpack them")
         (kernel,), (busybox,) = cache.glob("linux-image*.deb"), cache.glob("busybox-static*.deb")
         for archive, name in ((kernel, "kernel"), (busybox, "busybox")):
-            _call(["dpkg-deb", "-x", str(archive), name], cwd=cache)
+            call(["dpkg-deb", "-x", str(archive), name], cwd=cache)
             archive.unlink()
         root = cache / "kernel"
         if not (root / "lib").exists():  # where the package has it under /usr
             (root / "lib").symlink_to("usr/lib")
-        _call(["depmod", "-b", str(root), KernelFiles(root, root).release])
+        call(["depmod", "-b", str(root), KernelFiles(root, root).release])
         ready.touch()
     found = [path for name in ("bin/busybox", "usr/bin/busybox") if (path := cache / "busybox" / name).exists()]
     return KernelFiles(cache / "kernel", found[0])
@@ -160,7 +160,7 @@ def kernel_files(cache: Path, say: Say) -> KernelFiles:
 
 def _kernel_package(debian: str) -> str:
     """The package that `linux-image-<processor>` stands for."""
-    for line in _call(["apt-cache", "depends", f"linux-image-{debian}"]).splitlines():
+    for line in call(["apt-cache", "depends", f"linux-image-{debian}"]).splitlines():
         kind, _, name = line.strip().partition(": ")
         if kind == "Depends" and name.startswith("linux-image-"):
             return name
@@ -178,7 +178,7 @@ def initramfs(files: KernelFiles) -> bytes:
     order: list[str] = []
     for module in BOOT_MODULES:
         show = ["modprobe", "-d", str(files.root), "-S", files.release, "--show-depends", module]
-        for line in _call(show).splitlines():
+        for line in call(show).splitlines():
             path = Path(line.split()[1]) if line.startswith("insmod") else None  # others are part of the kernel
             if path is not None and (name := path.name.removesuffix(".xz")) not in order:
                 order.append(name)
@@ -216,9 +216,9 @@ class Archive:
         return self._out.getvalue()
 
 
-def _call(argv: Sequence[str], cwd: Path | None = None) -> str:
+def call(argv: Sequence[str], cwd: Path | None = None, seconds: float = 600) -> str:
     try:
-        done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False, timeout=600)
+        done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False, timeout=seconds)
     except OSError as error:
         raise GuestError(f"{argv[0]}: {error.strerror}") from None
     if done.returncode:
@@ -229,10 +229,25 @@ def _call(argv: Sequence[str], cwd: Path | None = None) -> str:
 # --- running ----------------------------------------------------------------------------------------------------------
 
 
+@dataclasses.dataclass(frozen=True)
+class Qemu:
+    """A QEMU that is not the machine's own, such as one with other devices."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
 class Guest:
-    def __init__(self, files: KernelFiles) -> None:
+    """`devices`: further options of QEMU; `modules`: of their drivers."""
+
+    def __init__(
+        self, files: KernelFiles, qemu: Qemu | None = None, devices: Sequence[str] = (), modules: Sequence[str] = ()
+    ) -> None:
         self._files = files
         self._processor = processor()
+        self._emulator = qemu or Qemu((self._processor.qemu,))
+        self._devices = devices
+        self._modules = (*MODULES, *modules)
 
     @property
     def is_emulated(self) -> bool:
@@ -247,7 +262,7 @@ class Guest:
             share.mkdir()
             inside = INSIDE.format(
                 kernel=shlex.quote(str(self._files.root)),
-                modules=" ".join(MODULES),
+                modules=" ".join(self._modules),
                 directory=shlex.quote(str(directory)),
                 command=shlex.join(command),
             )
@@ -264,7 +279,10 @@ class Guest:
     @contextlib.contextmanager
     def _booted(self, here: Path) -> Iterator[subprocess.Popen[bytes]]:
         with (here / "qemu.log").open("wb") as log:
-            process = subprocess.Popen(self._qemu(here), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=here)
+            environment = {**os.environ, **self._emulator.environment}
+            process = subprocess.Popen(
+                self._qemu(here), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=here, env=environment
+            )
         try:
             yield process
         finally:
@@ -283,13 +301,25 @@ class Guest:
             return ["-fsdev", system, "-device", f"virtio-9p-{cpu.transport},fsdev={tag},mount_tag={tag}"]
 
         return [
-            *(cpu.qemu, *cpu.machine, *accelerated, "-smp", "2", "-m", MEMORY, "-nographic", "-nic", "none"),
+            *(
+                *self._emulator.command,
+                *cpu.machine,
+                *accelerated,
+                "-smp",
+                "2",
+                "-m",
+                MEMORY,
+                "-nographic",
+                "-nic",
+                "none",
+            ),
             *("-no-reboot", "-monitor", "none", "-serial", f"file:{here}/console"),
             *("-kernel", str(self._files.image), "-initrd", str(here / "initrd")),
             *("-append", f"console={cpu.console} quiet panic=-1 mitigations=off nokaslr audit=0"),
             *shared("root", Path("/"), "security_model=passthrough,readonly=on"),
             *shared("share", here / "share", "security_model=none"),
             *("-device", f"virtio-rng-{cpu.transport}"),
+            *self._devices,
         ]
 
     def _follow(self, process: subprocess.Popen[bytes], share: Path, deadline: float, output: Say) -> None:

@@ -10,11 +10,12 @@ import compileall
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from neutrino.lab import timing
-from qa.kernel.guest import Guest, GuestError, kernel_files
+from qa.kernel.guest import Guest, GuestError, KernelFiles, Say, kernel_files, processor
+from qa.kernel.qemu import card, with_igb
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 3 * 3600.0
@@ -35,6 +36,9 @@ FILES = (
     "qa/kernel/restarts.py",
     "qa/kernel/services.py",
 )
+# In a guest of its own, with two cards on one wire.
+CARD_FILES = ("qa/kernel/sriov.py",)
+CARD_MODULES = ("igb", "igbvf")
 
 
 def command(arguments: Sequence[str], *, emulated: bool) -> list[str]:
@@ -45,7 +49,17 @@ def command(arguments: Sequence[str], *, emulated: bool) -> list[str]:
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1",
         "PYTHONDONTWRITEBYTECODE=1",
     )
-    return ["env", *environment, *PYTEST, *(arguments or FILES)]
+    return ["env", *environment, *PYTEST, *arguments]
+
+
+def guests(files: KernelFiles, arguments: Sequence[str], say: Say) -> Iterator[tuple[Guest, Sequence[str]]]:
+    """The guests with their tests, each made when the one before is done."""
+    named = any(argument.partition("::")[0] in CARD_FILES for argument in arguments)
+    if not named:
+        yield Guest(files), arguments or FILES
+    if named or not arguments:
+        qemu = with_igb(processor(), ROOT / "build" / "kernel-qemu", say)
+        yield Guest(files, qemu, [*card(0, 0), *card(0, 1)], CARD_MODULES), arguments or CARD_FILES
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -62,10 +76,11 @@ def main(arguments: Sequence[str]) -> int:
         # Here: in the guest, each process that a lab starts would take minutes to compile what it imports.
         for directory in ("src", "qa/kernel", "tests/lab", "tests/support"):
             compileall.compile_dir(ROOT / directory, quiet=1)
-        guest = Guest(files)
-        speed = "emulated: this takes a while" if guest.is_emulated else "with KVM"
-        say(f"boot Linux {files.release}, {speed}")
-        status = guest.run(command(arguments, emulated=guest.is_emulated), ROOT, SECONDS, say)
+        status = 0
+        for guest, tests in guests(files, arguments, say):
+            speed = "emulated: this takes a while" if guest.is_emulated else "with KVM"
+            say(f"boot Linux {files.release}, {speed}")
+            status = guest.run(command(tests, emulated=guest.is_emulated), ROOT, SECONDS, say) or status
     except GuestError as error:
         print(f"make kernel: {error}", file=sys.stderr)
         return 1
