@@ -17,7 +17,10 @@ from neutrino.server import config as server
 
 DATA = Path(__file__).with_name("neutron_options.txt")
 SERVER_FILES = ("neutron.conf", "ml2_conf.ini")
-AGENT_FILES = ("neutron.conf", "openvswitch_agent.ini", "dhcp_agent.ini", "l3_agent.ini", "metadata_agent.ini")
+AGENT_FILES = (
+    *("neutron.conf", "openvswitch_agent.ini", "dhcp_agent.ini", "l3_agent.ini", "metadata_agent.ini"),
+    "sriov_agent.ini",
+)
 
 
 @dataclass(frozen=True)

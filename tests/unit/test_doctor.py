@@ -22,7 +22,7 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.agent.runtime.role import Drift
-from neutrino.cli.doctor import agent, checks, configuration, files, links, openvswitch, run, service, underlay
+from neutrino.cli.doctor import agent, checks, configuration, files, links, openvswitch, run, service, sriov, underlay
 from neutrino.cli.doctor import host as host_checks
 from neutrino.cli.doctor.command import as_json, render
 from neutrino.cli.doctor.ovsdb_client import NotReachable, plain, select
@@ -335,6 +335,7 @@ def keystone_gone(directory: Path, patch: pytest.MonkeyPatch) -> Iterable[Findin
 
 HYBRID = {"securitygroup": {"firewall_driver": "iptables_hybrid"}}
 MAPPED = {"ovs": {"bridge_mappings": "physnet1:br-ex"}}
+CARD = {"DEFAULT": {"roles": "sriov"}, "sriov_nic": {"physical_device_mappings": "physnet1:ens1"}}
 NETDEV_BRIDGE = [{"name": "br-int", "datapath_type": "netdev", "ports": []}]
 BROKEN_PORT = [{**switch()["Interface"][0], "error": "could not open network device tap1", "ofport": -1}]
 
@@ -489,6 +490,10 @@ PROVOKED: dict[Problem, Provoke] = {
     host_problems.AGENT_HELD: lambda path, patch: found_drift(
         patch, path, [Drift("start", "", {"foreign_flows": "br-int has 21. To proceed: [agent] start_despite"})]
     ),
+    host_problems.SRIOV_CARD_FAULTY: lambda path, patch: sriov.cards(support.host(path, CARD)),
+    host_problems.SRIOV_CARD_WITHOUT_FUNCTIONS: lambda path, patch: sriov.cards(
+        support.host(path, CARD, FakeMachine(files={"/sys/class/net/ens1/ifindex": "2\n"}))
+    ),
     host_problems.DRIFT_UNKNOWN: lambda path, patch: found_drift(patch, path, [], synced=False),
     host_problems.ORPHAN_NAMESPACE: foreign_namespace,
     host_problems.ORPHAN_PORT: orphan_port,
@@ -503,7 +508,7 @@ BY_THE_SERVER = {  # from its database: test_status_document.py provokes them
     *(server_problems.FEED_STOPPED, server_problems.RELEASES_DIFFER, host_problems.HOST_DOWN, host_problems.LAG),
     *(host_problems.DATAPLANE_DOWN, host_problems.HOST_TIMEOUT, host_problems.DAEMON_RESPAWNED),
     *(host_problems.HOST_DISCONNECTED, host_problems.HOST_REFUSED, host_problems.UNKNOWN_HOST),
-    *(host_problems.FOREIGN_RULES, host_problems.BGP_SESSION_DOWN),
+    *(host_problems.FOREIGN_RULES, host_problems.BGP_SESSION_DOWN, host_problems.SRIOV_PORT_INCOMPLETE),
     host_problems.VRRP_INTERVALS_DIFFER,
 }
 
@@ -808,6 +813,14 @@ def test_an_ovsdb_answer_in_pieces(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text,expected", [("Dnsmasq version 2.90", "2.90"), ("v1.0.6 (x 9.9)", "1.0.6"), ("none", "")])
 def test_versions(text: str, expected: str) -> None:
     assert host_checks.version(text) == expected
+
+
+def test_a_card_with_and_without_functions(tmp_path: Path) -> None:
+    there = {"/sys/class/net/ens1/ifindex": "2\n"}
+    for number, kinds in (("0\n", ["sriov-card-without-vfs"]), ("4\n", [])):
+        machine = FakeMachine(files={**there, "/sys/class/net/ens1/device/sriov_numvfs": number})
+        assert [each.kind for each in sriov.cards(support.host(tmp_path, CARD, machine))] == kinds
+    assert list(sriov.cards(support.host(tmp_path))) == []
 
 
 def test_the_configured_bgpd_is_looked_for(tmp_path: Path) -> None:

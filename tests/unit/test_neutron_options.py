@@ -398,7 +398,8 @@ def test_the_files_that_commands_write_have_only_options_that_are_read(template:
         ("mine", "fip_qos,port_forwarding", True),
         ("qos", "fip_qos,port_forwarding", False),
         ("mine", "qos,mine", False),
-        ("fdb", "qos", True),
+        ("fdb", "qos", False),
+        ("snat_log", "qos", True),
     ],
 )
 def test_a_list_of_extensions_that_a_later_file_replaces_is_reported(

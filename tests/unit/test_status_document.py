@@ -135,6 +135,8 @@ def silent(*hosts: str, **more: Any) -> list[AgentRow]:
         (facts(agents=[agent("h1", links=DOWN)]), [("link-down", "error")]),
         (facts(agents=[agent("h1", problems={"foreign flows on br-int": "3"})]), [("foreign-rules", "error")]),
         (facts(agents=[agent("h1", problems={"BGP session 192.0.2.1": "x"})]), [("bgp-session-down", "error")]),
+        (facts(agents=[agent("h1", problems={"SR-IOV card ens1": "x"})]), [("sriov-card", "error")]),
+        (facts(agents=[agent("h1", problems={"SR-IOV port p1": "x"})]), [("sriov-port", "warning")]),
         (named(networks_of_disabled_agents=[NamedObject("n", "")]), [("network-agents-disabled", "error")]),
         (named(routers_of_disabled_agents=[ROUTER]), [("router-agents-disabled", "error")]),
         (named(ports_with_failed_binding=[PORT]), [("binding-failed", "error")]),

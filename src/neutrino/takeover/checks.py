@@ -154,7 +154,7 @@ def _check_drivers(source: Source, deviations: Deviations) -> None:
         reason = f"{agent['agent_type']} on {agent['host']}: {driver} cannot be taken over, only Open vSwitch agents"
         deviations.refuse("agents", agent["id"], f"{reason}; delete the agent if it is a leftover")
     for agent in source.among("agents", "agent_type", (NIC_SWITCH,)):
-        reason = "neutrino has none, so cards stay as they are, and changes do not reach them"
+        reason = "its cards stay as they are, and are set again by a host agent with the role sriov"
         deviations.note("agents", agent["id"], f"SR-IOV agent on {agent['host']}: {reason}")
     levels = source.among("ml2_port_binding_levels", "driver", FOREIGN_DRIVERS)
     for level in levels[:_SHOWN]:
