@@ -2,7 +2,8 @@
 
 `findings.py` compares configuration files with these tables, and docs/options.md is generated from them. An option that we
 register needs no entry: it is the same, unless DIFFERENT has a note. The names are those of neutron.conf, ml2_conf.ini,
-openvswitch_agent.ini, dhcp_agent.ini, l3_agent.ini, metadata_agent.ini and sriov_agent.ini of Neutron 29 and of earlier releases.
+openvswitch_agent.ini, dhcp_agent.ini, l3_agent.ini, metadata_agent.ini and sriov_agent.ini of Neutron 29 and of earlier
+releases.
 """
 
 from dataclasses import dataclass
