@@ -24,19 +24,12 @@ from typing import Any
 import pytest
 
 from neutrino.dataplane.netlink.namespaces import Namespaces
-from neutrino.dataplane.sriov.api import (
-    DEAD_VLAN,
-    Function,
-    LinkState,
-    SetFunction,
-    Setting,
-    Settings,
-    SriovError,
-)
+from neutrino.dataplane.sriov.api import DEAD_VLAN, Function, LinkState, SetFunction, Setting, SriovError
+from neutrino.dataplane.sriov.api import Settings as VfSettings
 from neutrino.dataplane.sriov.real import RealSriov
 from neutrino.lab.errors import wait_until
 from tests.support.agent import run_command
-from tests.support.neutrino import Caller, Neutrino, configuration
+from tests.support.neutrino import Caller, Neutrino, Settings, configuration
 from tests.support.process import TemporaryServer
 
 FUNCTIONS = 6
@@ -63,7 +56,7 @@ class Cards:
     def functions(self) -> dict[int, Function]:
         return {each.index: each for each in RealSriov().read([self.card])[self.card].functions}
 
-    def settings(self, index: int) -> Settings:
+    def settings(self, index: int) -> VfSettings:
         return self.functions()[index].settings
 
     def create(self, number: int) -> None:
@@ -202,7 +195,7 @@ class CardAgent(TemporaryServer):
         done = run_command(server, command)
         assert done.returncode == 0, done.stderr
         self.write("credential", done.stdout)
-        settings = {
+        settings: Settings = {
             "DEFAULT": {"host": HOST, "roles": "sriov", "state_path": self.directory / "state"},
             "feed": {
                 "server": f"unix:{server.directory}/feed.sock",
@@ -214,7 +207,7 @@ class CardAgent(TemporaryServer):
         self.config = self.write("agent.conf", configuration(settings))
 
     def start(self) -> None:
-        command = [self.server.program, "agent", "--config-file", self.config]
+        command: list[str | Path] = [self.server.program, "agent", "--config-file", self.config]
         self.spawn(command, ready=self.is_alive, timeout=900)
 
     def restart(self, number: signal.Signals) -> None:
@@ -242,7 +235,7 @@ class CardAgent(TemporaryServer):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Neutrino]:
-    settings = {
+    settings: Settings = {
         "feed": {"run": True},
         "ml2": {"mechanism_drivers": "openvswitch,sriovnicswitch"},
         "DEFAULT": {"service_plugins": "qos", "agent_down_time": 600},
@@ -333,7 +326,7 @@ def test_the_driver_on_a_card(cards: Cards) -> None:
     ):
         before = cards.settings(index)
         driver.set(SetFunction(cards.card, index, setting, value))
-        assert cards.settings(index) == dataclasses.replace(before, **after)  # type: ignore[arg-type]
+        assert cards.settings(index) == dataclasses.replace(before, **after)
     with pytest.raises(SriovError) as link:
         driver.set(SetFunction(cards.card, index, Setting.LINK_STATE, LinkState.DISABLE))
     assert link.value.is_unsupported
@@ -342,7 +335,7 @@ def test_the_driver_on_a_card(cards: Cards) -> None:
     assert not rate.value.is_unsupported
     for setting, value in ((Setting.VLAN, 0), (Setting.SPOOF_CHECK, 1), (Setting.TRUST, 0), (Setting.MAX_RATE, 0)):
         driver.set(SetFunction(cards.card, index, setting, value))
-    assert cards.settings(index) == Settings()
+    assert cards.settings(index) == VfSettings()
 
 
 def test_the_kernel_notifies_of_each_setting(cards: Cards) -> None:
@@ -372,7 +365,7 @@ def test_forwarding_entries(cards: Cards) -> None:
 def test_a_vlan_connects_and_two_do_not(instances: tuple[Instance, Instance, Instance], cards: Cards) -> None:
     first, second, third = instances
     tag = int(first.port["binding:vif_details"]["vlan"])
-    assert cards.settings(0) == cards.settings(1) == Settings(vlan=tag)
+    assert cards.settings(0) == cards.settings(1) == VfSettings(vlan=tag)
     assert second.reaches(first)
     assert not first.reaches(third)
     assert not third.reaches(second)
@@ -515,7 +508,7 @@ def test_an_instance_without_its_port_is_cut_and_its_vf_reset_afterwards(
     wait_until(lambda: cards.settings(3).vlan == DEAD_VLAN, SOON, "the instance is not cut")
     assert not third.reaches(again)
     again.stop()
-    wait_until(lambda: cards.settings(3) == Settings(), SOON, "the VF is not reset")
+    wait_until(lambda: cards.settings(3) == VfSettings(), SOON, "the VF is not reset")
 
 
 def test_vfs_that_vanish_and_return(

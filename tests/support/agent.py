@@ -10,7 +10,7 @@ from tests.support.commands import run_neutrino
 from tests.support.launcher import PROGRAM
 from tests.support.neutrino import Caller, Neutrino, Settings, configuration
 from tests.support.openvswitch import OpenVSwitch
-from tests.support.process import TemporaryServer, wait_until
+from tests.support.process import Process, TemporaryServer, wait_until
 
 LOCAL_IP = "192.0.2.1"
 UP = "the dataplane is up"
@@ -66,7 +66,7 @@ class Agent(TemporaryServer):
         return any(agent["alive"] and agent["configurations"].get("dataplane") == "up" for agent in agents)
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> Process:
         return self._processes[-1][0]
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
