@@ -509,6 +509,7 @@ BY_THE_SERVER = {  # from its database: test_status_document.py provokes them
     *(host_problems.DATAPLANE_DOWN, host_problems.HOST_TIMEOUT, host_problems.DAEMON_RESPAWNED),
     *(host_problems.HOST_DISCONNECTED, host_problems.HOST_REFUSED, host_problems.UNKNOWN_HOST),
     *(host_problems.FOREIGN_RULES, host_problems.BGP_SESSION_DOWN, host_problems.SRIOV_PORT_INCOMPLETE),
+    host_problems.CONNTRACKD_DIFFERS,
     host_problems.VRRP_INTERVALS_DIFFER,
 }
 

@@ -112,6 +112,18 @@ def silent(*hosts: str, **more: Any) -> list[AgentRow]:
             facts(agents=[agent(f"h{n}", L3, ha_vrrp_advert_int=n) for n in (1, 2)]),
             [("vrrp-intervals-differ", "error")],
         ),
+        (
+            facts(
+                agents=[
+                    agent(h, L3, agent_mode="legacy", ha_conntrackd=g) for h, g in (("a", ""), ("b", "225.0.0.50:1"))
+                ]
+            ),
+            [("conntrackd-differs", "warning")],
+        ),
+        (
+            facts(agents=[agent(h, L3, agent_mode=m, ha_conntrackd=m) for h, m in (("a", "dvr"), ("b", "dvr_snat"))]),
+            [],
+        ),
         # A host's connection: gone at once, though its last report is young; but not while a feed process starts.
         (facts(processes=[feed("h1")], agents=[agent("h1")]), []),
         (facts(processes=[feed()], agents=[agent("h1"), agent("h1", DHCP)]), [("host-disconnected", "error")]),

@@ -9,9 +9,11 @@ from neutrino.diagnosis import host_problems
 from neutrino.diagnosis.facts import LATE, REFUSED, UNKNOWN_LOGIN, WRONG_CREDENTIAL, AgentRow, Facts
 from neutrino.diagnosis.problems import WARNING, Finding, Problem
 from neutrino.model.agents import (
+    AGENT_MODE,
     BGP_SESSION,
     FEED_BEHIND,
     FOREIGN,
+    HA_CONNTRACKD,
     HA_VRRP_ADVERT_INT,
     HELD,
     L3,
@@ -46,6 +48,7 @@ def find(facts: Facts) -> Iterator[Finding]:
     yield from _unknown_logins(facts)
     yield from _tunnel_addresses(facts)
     yield from _vrrp_intervals(facts)
+    yield from _conntrackd(facts)
 
 
 def _by_host(facts: Facts) -> dict[str, list[AgentRow]]:
@@ -178,6 +181,9 @@ def _tunnel_addresses(facts: Facts) -> Iterator[Finding]:
             yield host_problems.TUNNEL_ADDRESS_DUPLICATE(text, "agent")
 
 
+_HA_MODES = ("legacy", "dvr_snat")  # of agents that HA routers are scheduled to
+
+
 def _vrrp_intervals(facts: Facts) -> Iterator[Finding]:
     """Compare the intervals of all hosts: keepalived ignores advertisements whose interval is not its own."""
     hosts: defaultdict[float, list[str]] = defaultdict(list)
@@ -189,3 +195,16 @@ def _vrrp_intervals(facts: Facts) -> Iterator[Finding]:
         values = (f"{interval} on {', '.join(sorted(names))}" for interval, names in sorted(hosts.items()))
         text = f"hosts have different values of ha_vrrp_advert_int: {'; '.join(values)}"
         yield host_problems.VRRP_INTERVALS_DIFFER(text, "agent")
+
+
+def _conntrackd(facts: Facts) -> Iterator[Finding]:
+    """Compare how hosts that may serve HA routers hand connections over."""
+    hosts: defaultdict[str, list[str]] = defaultdict(list)
+    for agent in facts.agents:
+        group, mode = agent.configurations.get(HA_CONNTRACKD), agent.configurations.get(AGENT_MODE)
+        if agent.agent_type == L3 and isinstance(group, str) and mode in _HA_MODES and facts.is_alive(agent):
+            hosts[group].append(agent.host)
+    if len(hosts) > 1:
+        values = (f"{group or 'off'} on {', '.join(sorted(names))}" for group, names in sorted(hosts.items()))
+        text = f"hosts have different settings of conntrackd for HA routers: {'; '.join(values)}"
+        yield host_problems.CONNTRACKD_DIFFERS(text, "agent")

@@ -329,5 +329,12 @@ VRRP_INTERVALS_DIFFER = Problem(
     "A new HA router on hosts with different values is active on all of them at once.",
     "Set ha_vrrp_advert_int to one value on all hosts, and restart their agents: existing routers keep theirs.",
 )
+CONNTRACKD_DIFFERS = Problem(
+    "conntrackd-differs",
+    "Connections of HA routers are lost when they fail over between hosts with different settings.",
+    "Set ha_conntrackd_enabled, ha_conntrackd_ipv4_mcast_addr and ha_conntrackd_group alike on all hosts with HA routers, "
+    "and restart their agents.",
+    WARNING,
+)
 
 PROBLEMS: Final = declared(globals())

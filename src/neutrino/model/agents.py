@@ -45,6 +45,7 @@ LOG_AGENT_HEARTBEATS: Final = "log_agent_heartbeats"
 AGENT_MODE: Final = "agent_mode"
 HANDLE_INTERNAL_ONLY_ROUTERS: Final = "handle_internal_only_routers"
 GATEWAY_EXTERNAL_NETWORK_ID: Final = "gateway_external_network_id"
+HA_CONNTRACKD: Final = "ha_conntrackd"  # address and port by which HA routers' connections are handed over; empty: not
 HA_VRRP_ADVERT_INT: Final = "ha_vrrp_advert_int"  # seconds between VRRP advertisements of new HA routers
 DHCP_PORT_BY_SERVER: Final = "dhcp_port_by_server"  # the server creates the DHCP agent's ports
 DHCP_DISTRIBUTED: Final = "dhcp_distributed"  # the DHCP agent serves its host's ports on any scheduled network

@@ -174,6 +174,7 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
         agents.HANDLE_INTERNAL_ONLY_ROUTERS: conf.handle_internal_only_routers,
         agents.GATEWAY_EXTERNAL_NETWORK_ID: conf.gateway_external_network_id,
         agents.HA_VRRP_ADVERT_INT: as_configured(conf.ha_vrrp_advert_int),
+        agents.HA_CONNTRACKD: _conntrackd_group(conf),
         "external_network_bridge": conf.external_network_bridge,
         "interface_driver": "openvswitch",
         agents.EXTENSIONS: list(EXTENSIONS),
@@ -182,6 +183,10 @@ def describe(conf: cfg.ConfigOpts) -> agents.AgentState:
     return agents.AgentState(
         agents.L3, "neutron-l3-agent", conf.host, "l3_agent", conf.agent.availability_zone, configurations
     )
+
+
+def _conntrackd_group(conf: cfg.ConfigOpts) -> str:
+    return f"{conf.ha_conntrackd_ipv4_mcast_addr}:{conf.ha_conntrackd_group}" if conf.ha_conntrackd_enabled else ""
 
 
 def vrrp_problem(conf: cfg.ConfigOpts) -> str | None:
