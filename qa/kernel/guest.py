@@ -240,16 +240,20 @@ class Qemu:
 
 
 class Guest:
-    """`devices`: further options of QEMU; `modules`: of their drivers."""
+    """`devices`: further options of QEMU; `modules`: that are loaded before the command."""
 
     def __init__(
-        self, files: KernelFiles, qemu: Qemu | None = None, devices: Sequence[str] = (), modules: Sequence[str] = ()
+        self,
+        files: KernelFiles,
+        qemu: Qemu | None = None,
+        devices: Sequence[str] = (),
+        modules: Sequence[str] = MODULES,
     ) -> None:
         self._files = files
         self._processor = processor()
         self._emulator = qemu or Qemu((self._processor.qemu,))
         self._devices = devices
-        self._modules = (*MODULES, *modules)
+        self._modules = modules
 
     @property
     def is_emulated(self) -> bool:

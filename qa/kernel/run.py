@@ -23,7 +23,7 @@ EMULATION_FACTOR = 40  # how much slower an emulated guest is than the machine: 
 # Without plugins that these tests do not need: an emulated guest takes minutes to import them.
 PYTEST = (
     *(sys.executable, "-m", "pytest", "--verbose", "--noconftest", "-p", "no:cacheprovider", "--durations=10"),
-    *("-p", "qa.kernel.cloud", "--maxfail=5"),
+    "--maxfail=5",
 )
 # The datapath and its flows alone, then a whole cloud: server, feed, and the agents of two hosts with all roles.
 FILES = (
@@ -38,7 +38,10 @@ FILES = (
 )
 # In a guest of its own, with two cards on one wire.
 CARD_FILES = ("qa/kernel/sriov.py",)
-CARD_MODULES = ("igb", "igbvf")
+CARD_MODULES = ("8021q", "igb", "igbvf")
+
+
+CLOUD = ("-p", "qa.kernel.cloud")  # of the tests that share a cloud
 
 
 def command(arguments: Sequence[str], *, emulated: bool) -> list[str]:
@@ -56,7 +59,7 @@ def guests(files: KernelFiles, arguments: Sequence[str], say: Say) -> Iterator[t
     """The guests with their tests, each made when the one before is done."""
     named = any(argument.partition("::")[0] in CARD_FILES for argument in arguments)
     if not named:
-        yield Guest(files), arguments or FILES
+        yield Guest(files), [*CLOUD, *(arguments or FILES)]
     if named or not arguments:
         qemu = with_igb(processor(), ROOT / "build" / "kernel-qemu", say)
         yield Guest(files, qemu, [*card(0, 0), *card(0, 1)], CARD_MODULES), arguments or CARD_FILES

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.sriov.config import SriovOptions
-from neutrino.agent.sriov.teardown import plan_teardown, tear_down
+from neutrino.agent.sriov.teardown import CardTeardown, tear_down
+from neutrino.agent.teardown.plan import Facts, Selection, plan_teardown
 from neutrino.dataplane.sriov.api import DEAD_VLAN, LinkState, Setting
+from neutrino.model.roles import L2, SRIOV
 from neutrino.model.sriov import PHYSICAL_FUNCTION
 from neutrino.model.state import VirtualFunction
 from tests.fakes.sriov import slot
@@ -305,10 +308,17 @@ def test_a_teardown_resets_free_functions_and_cuts_others(tmp_path: Path) -> Non
     behind = port("vm", 7, vif_type="ovs", segment_id="net-segment")
     host.reconcile(host_state([LIMITED, function_port("p2", 2), behind]))
     host.sriov.unplug(CARD, 1)
-    planned = [change.text() for change in plan_teardown(host.sriov, host.file, host.options)]
-    assert planned[-1] == "set link state of VF 2 of ens1 to disable"
+    teardown = CardTeardown(host.sriov, host.file, host.options)
+    planned = [change.text() for change in teardown.plan()]
+    assert planned[-2] == "set link state of VF 2 of ens1 to disable"
+    assert planned[-1] == f"remove forwarding entry {mac(7)} from ens1"
+    removed = plan_teardown(L2Options(), Facts("", cards=tuple(teardown.plan())), Selection(frozenset({SRIOV})))
+    assert [each.text() for each in removed.removals] == planned
+    assert (
+        plan_teardown(L2Options(), Facts("", cards=tuple(teardown.plan())), Selection(frozenset({L2}))).removals == ()
+    )
     for _ in range(2):
-        tear_down(host.sriov, host.file, host.options)
+        tear_down(teardown)
         assert (host.settings(1), host.settings(3)) == ({}, {"vlan": 9})
         assert host.settings(2) == {"vlan": 100, "link_state": LinkState.DISABLE}
         assert host.sriov.entries[CARD] == set()

@@ -314,11 +314,13 @@ def test_neutrons_agents_are_recognised() -> None:
                 ForeignProcess(99999992, python),
                 ForeignProcess(99999993, ("neutron-l3-agent: worker",)),
                 ForeignProcess(99999994, ("/usr/sbin/dnsmasq",)),
+                ForeignProcess(99999996, ("/usr/bin/python3", "/usr/bin/neutron-sriov-nic-agent")),
                 ForeignProcess(99999995, ("vim", "neutron-server.conf")),
             ]
 
     processes: Any = Processes()
     assert sorted(agent.name for agent in running_agents(processes)) == ["neutron-dhcp-agent", "neutron-l3-agent"]
+    assert "neutron-sriov-nic-agent" in {agent.name for agent in running_agents(processes, ("l2", "sriov"))}
 
 
 def test_the_control_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

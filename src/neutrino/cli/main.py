@@ -139,7 +139,7 @@ def build_parser() -> Parser:
     )
     agent.add_argument("--dry-run", action="store_true", help="print the planned changes without applying them")
     agent.add_argument("--wait", type=float, default=5.0, help="verify: seconds that a difference must last")
-    agent.add_argument("--roles", help="teardown: of these roles alone, of l2,dhcp,l3,metadata,bgp")
+    agent.add_argument("--roles", help="teardown: of these roles alone, of l2,dhcp,l3,metadata,bgp,sriov")
     agent.add_argument(
         "--keep-ports", action="store_true", help="teardown: ports of instances stay on the bridge, without a network"
     )

@@ -4,11 +4,11 @@ from oslo_config import cfg
 
 from neutrino.agent import resource_providers
 from neutrino.agent.runtime.context import RoleContext
-from neutrino.agent.sriov import teardown
 from neutrino.agent.sriov.config import FDB_GROUP, GROUP, SriovOptions, sriov_options
 from neutrino.agent.sriov.reconciler import Reconciler
 from neutrino.agent.sriov.record import RecordFile
 from neutrino.agent.sriov.role import SriovRole
+from neutrino.agent.sriov.teardown import CardTeardown
 from neutrino.dataplane.sriov.real import RealSriov
 from neutrino.model import agents
 
@@ -44,6 +44,6 @@ def describe(conf: cfg.ConfigOpts, options: SriovOptions) -> agents.AgentState:
     )
 
 
-def tear_down(conf: cfg.ConfigOpts) -> None:
-    """Give back the functions that this agent has set: those of instances lose their link. Idempotent."""
-    teardown.tear_down(RealSriov(), RecordFile(conf.state_path), sriov_options(conf))
+def card_teardown(conf: cfg.ConfigOpts) -> CardTeardown:
+    """What gives back the functions that this agent has set: those of instances lose their link."""
+    return CardTeardown(RealSriov(), RecordFile(conf.state_path), sriov_options(conf))

@@ -71,7 +71,7 @@ def commands(
         return prober
 
     host = Host(
-        partial(running_agents, processes),
+        partial(running_agents, processes, conf.roles),
         save,
         partial(read_phase, state),
         partial(write_phase, state),

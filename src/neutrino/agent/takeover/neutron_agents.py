@@ -2,19 +2,21 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
 from neutrino.dataplane.process.api import ForeignProcess, ForeignProcesses
+from neutrino.model.roles import SRIOV
 
 AGENTS: Final = frozenset({
     "neutron-openvswitch-agent", "neutron-dhcp-agent", "neutron-l3-agent", "neutron-metadata-agent",
     "neutron-metering-agent", "neutron-vpn-agent", "neutron-bgp-dragent", "neutron-linuxbridge-agent",
     "neutron-sriov-nic-agent", "neutron-macvtap-agent",
 })  # fmt: skip
-STOPPED: Final = AGENTS - {"neutron-sriov-nic-agent", "neutron-macvtap-agent", "neutron-metadata-agent"}
-"""Those whose work is taken over. The metadata agent changes nothing, and has to answer until haproxy is replaced."""
+SRIOV_AGENT: Final = "neutron-sriov-nic-agent"
+STOPPED: Final = AGENTS - {SRIOV_AGENT, "neutron-macvtap-agent", "neutron-metadata-agent"}
+"""Those whose work is taken over; that of cards by the role sriov alone. The metadata agent changes nothing, and has to answer until haproxy is replaced."""
 # The whole cgroup of a unit of the system, below slices alone: a user, who has a slice and a manager, may name units and
 # programs as they like, and is not to have a unit of the system stopped that has the same name.
 _UNIT: Final = re.compile(
@@ -32,12 +34,13 @@ class NeutronAgent:
         return f"{self.name} ({self.unit or f'pid {self.pid}'})"
 
 
-def running_agents(processes: ForeignProcesses) -> list[NeutronAgent]:
-    """Those in this host's own network namespace."""
+def running_agents(processes: ForeignProcesses, roles: Collection[str] = ()) -> list[NeutronAgent]:
+    """Those in this host's own network namespace whose work these roles take over."""
+    stopped = STOPPED | {SRIOV_AGENT} if SRIOV in roles else STOPPED
     return [
         NeutronAgent(name, process.pid, _unit(process.pid))
         for process in _parents(processes.inside(""))
-        for name in sorted({program.rstrip(":") for program in process.programs} & STOPPED)
+        for name in sorted({program.rstrip(":") for program in process.programs} & stopped)
     ]
 
 

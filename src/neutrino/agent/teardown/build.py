@@ -12,6 +12,7 @@ from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.runtime.own_state import FORMAT, LOCK, own_state
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
 from neutrino.agent.runtime.switch import Switch
+from neutrino.agent.sriov.build import card_teardown
 from neutrino.agent.takeover.neutron_agents import running_agents
 from neutrino.agent.takeover.phase import Phase, read_phase
 from neutrino.agent.teardown.host import TeardownHost
@@ -54,6 +55,7 @@ def teardown_host(conf: Configuration) -> Iterator[TeardownHost]:
             openflow,
             guarded,
             hybrid,
+            card_teardown(conf),
         )
     finally:
         switch.close()
@@ -62,7 +64,7 @@ def teardown_host(conf: Configuration) -> Iterator[TeardownHost]:
 def obstacles(conf: Configuration) -> list[str]:
     """Why this host is not only this agent's now."""
     found = []
-    if agents := running_agents(RealForeignProcesses(Namespaces())):
+    if agents := running_agents(RealForeignProcesses(Namespaces()), conf.roles):
         found.append(f"Neutron's agents run on this host: {', '.join(each.text() for each in agents)}")
     if (phase := read_phase(conf.state_path)) in (Phase.CONVERTING, Phase.RETURNING):
         found.append(f"a takeover of this host is not finished ({phase}): start the agent, and let it end")

@@ -14,6 +14,7 @@ from neutrino.agent.l2.extension_api import METER_IDS
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall, HybridPlan
 from neutrino.agent.leftovers.recognise import obstacle
 from neutrino.agent.runtime.service_namespaces import ServiceNamespaces
+from neutrino.agent.sriov.teardown import CardTeardown
 from neutrino.agent.teardown.plan import (
     KINDS,
     BridgeFlows,
@@ -25,6 +26,7 @@ from neutrino.agent.teardown.plan import (
     RemoveFile,
     RemoveNamespace,
     RemoveRules,
+    ResetCard,
     TeardownPlan,
     Unplug,
     kind_of,
@@ -36,11 +38,15 @@ from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK, LEARNED_COOKIE, OpenFlow, OpenFlowError, flow
 from neutrino.dataplane.ovsdb.api import Interface, Ovsdb, OvsdbError, Snapshot
 from neutrino.dataplane.process.api import ForeignProcess, ForeignProcesses, Process, ProcessError, Processes
+from neutrino.dataplane.sriov.api import SriovError
+from neutrino.model.roles import SRIOV
 
 LOG = logging.getLogger(__name__)
 SETTLE_SECONDS = 5.0  # for the switch to take up a change before the next one
 _NORMAL = flow(0, 0, "", "NORMAL")  # what the switch gives to every new bridge
-_FAILURES = (ConntrackError, IptablesError, NetlinkError, OpenFlowError, OSError, OvsdbError, ProcessError)
+_FAILURES = (
+    *(ConntrackError, IptablesError, NetlinkError, OpenFlowError, OSError, OvsdbError, ProcessError, SriovError),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +60,7 @@ class TeardownHost:
     openflow: OpenFlow
     guarded: Bridges  # knows flows of others
     hybrid: HybridFirewall | None = None  # None: this host has no iptables, so there are no rules
+    cards: CardTeardown | None = None
 
     @property
     def ovsdb(self) -> Ovsdb:
@@ -64,8 +71,9 @@ class TeardownHost:
     def read(self, *, switch: bool = True) -> Facts:
         """OpenFlowError if the switch cannot be asked: what it has is unknown then. Not `switch`: of daemons and files."""
         daemons, files = self._daemons(), tuple(self.records.files())
+        cards = tuple(self.cards.plan()) if self.cards is not None else ()
         if not switch:
-            return Facts(self.owner, daemons, files=files)
+            return Facts(self.owner, daemons, cards=cards, files=files)
         snapshot = self.ovsdb.read()
         interfaces = {name: row for name, (_, _, row) in snapshot.interfaces().items()}
         names = frozenset(name for name in self.services.netlink.namespaces() if kind_of(name)[0])
@@ -80,6 +88,7 @@ class TeardownHost:
             snapshot,
             {name: self._read_flows(name) for name in snapshot.bridges},
             self._read_rules(),
+            cards,
             files,
         )
 
@@ -119,12 +128,16 @@ class TeardownHost:
 
     def apply(self, plan: TeardownPlan, say: Callable[[Removal, str], None]) -> None:
         """Remove all, also what follows one that failed; `say` gets each, with the reason if it failed."""
+        is_card_left = False
         for removal in plan.removals:
+            if is_card_left and isinstance(removal, RemoveFile) and removal.role == SRIOV:
+                continue  # the record, without which the next run would not know what is left
             try:
                 self._remove(removal)
             except _FAILURES as error:
                 LOG.debug("%s", removal.text(), exc_info=True)
                 say(removal, str(error))
+                is_card_left = is_card_left or isinstance(removal, ResetCard)
             else:
                 say(removal, "")
 
@@ -145,6 +158,8 @@ class TeardownHost:
                 self._clear(removal)
             case ChangeSwitch(change=change):
                 self.ovsdb.apply([change], wait=SETTLE_SECONDS)
+            case ResetCard(change=change) if self.cards is not None:
+                self.cards.apply(change)
             case RemoveFile(path=path):
                 remove_file(path)
 

@@ -11,7 +11,8 @@ from neutrino.agent.l3 import fip, routers
 from neutrino.agent.l3.services.bfd import supervision as bfd
 from neutrino.agent.l3.services.charon import tunnels
 from neutrino.agent.runtime.supervisor import list_directory
-from neutrino.agent.sriov import build as sriov
+from neutrino.agent.sriov.build import card_teardown
+from neutrino.agent.sriov.teardown import tear_down as tear_down_cards
 from neutrino.agent.teardown.records import Records
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.real import RealProcesses
@@ -27,7 +28,7 @@ def tear_down(conf: cfg.ConfigOpts) -> None:
     for name in sorted(records.namespaces() & namespaces.names()):
         namespaces.delete(name)  # deletes the inner ends of veth pairs, and with them the outer ones
     if "sriov" in conf.roles:
-        sriov.tear_down(conf)
+        tear_down_cards(card_teardown(conf))
     forget(conf)
 
 

@@ -5,7 +5,8 @@ Everything is known by a mark, so that an agent's lost records do not matter, an
 * daemons by their environment; those that were adopted from Neutron's agents by a record;
 * namespaces by a record, by a switch port that names them, or by a daemon of ours inside;
 * switch ports and bridges by their `external_ids`, flows by their cookie, meters by the range of their numbers;
-* iptables chains and sets by their names.
+* iptables chains and sets by their names;
+* virtual functions of SR-IOV cards, and forwarding entries, by a record.
 
 Daemons are first, as they would keep namespaces alive; keepalived's end lets another host take over its router. Bridges
 are last, as ports of namespaces are on them.
@@ -26,6 +27,7 @@ from neutrino.agent.l2.plan import Rendered
 from neutrino.agent.l2.trunks import TRUNK, plan_trunks
 from neutrino.agent.l3.names import FIP_KIND, ROUTER_KIND, SNAT_KIND
 from neutrino.agent.runtime.namespaces import SERVICE
+from neutrino.agent.sriov.teardown import CardChange
 from neutrino.dataplane.openflow.api import Flow
 from neutrino.dataplane.ovsdb.api import (
     MARK,
@@ -40,7 +42,7 @@ from neutrino.dataplane.ovsdb.api import (
     Snapshot,
 )
 from neutrino.dataplane.process.api import Process
-from neutrino.model.roles import BGP, DHCP, L2, L3, METADATA, ROLES
+from neutrino.model.roles import BGP, DHCP, L2, L3, METADATA, ROLES, SRIOV
 
 KINDS = {NAMESPACE_KIND: DHCP, ROUTER_KIND: L3, SNAT_KIND: L3, FIP_KIND: L3}
 STANDALONE = "standalone"
@@ -72,6 +74,7 @@ class Facts:
     snapshot: Snapshot = dataclasses.field(default_factory=Snapshot)
     flows: Mapping[str, BridgeFlows] = dataclasses.field(default_factory=dict)
     rules: HybridPlan = dataclasses.field(default_factory=HybridPlan)
+    cards: tuple[CardChange, ...] = ()  # of SR-IOV
     files: tuple[tuple[str, Path], ...] = ()  # with the role that they are of; empty: of the agent
 
 
@@ -180,6 +183,22 @@ class ChangeSwitch:
 
 
 @dataclasses.dataclass(frozen=True)
+class ResetCard:
+    """A setting of a virtual function, or a forwarding entry, of an SR-IOV card."""
+
+    change: CardChange
+    role: str = SRIOV
+    kind = "card"
+
+    @property
+    def name(self) -> str:
+        return self.change.device
+
+    def text(self) -> str:
+        return self.change.text()
+
+
+@dataclasses.dataclass(frozen=True)
 class RemoveFile:
     role: str
     path: Path
@@ -193,7 +212,7 @@ class RemoveFile:
         return f"remove {self.path}"
 
 
-Removal = EndDaemon | RemoveNamespace | Unplug | RemoveRules | ClearBridge | ChangeSwitch | RemoveFile
+Removal = EndDaemon | RemoveNamespace | Unplug | RemoveRules | ClearBridge | ChangeSwitch | ResetCard | RemoveFile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,6 +236,7 @@ def plan_teardown(options: L2Options, facts: Facts, selection: Selection) -> Tea
             removals.append(RemoveRules(facts.rules))
         removals += _switch(options, facts, selection)
         obstacles += _obstacles(facts, selection)
+    removals += [ResetCard(change) for change in facts.cards if SRIOV in selection.roles]
     removals += [
         RemoveFile(role, path)
         for role, path in facts.files

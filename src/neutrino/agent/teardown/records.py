@@ -16,10 +16,11 @@ from neutrino.agent.l3.services.bfd import supervision as bfd
 from neutrino.agent.l3.services.charon import tunnels
 from neutrino.agent.metadata.build import MONITOR_FILE
 from neutrino.agent.runtime.supervisor import list_directory
+from neutrino.agent.sriov import record as sriov
 from neutrino.agent.takeover import phase
 from neutrino.dataplane.netlink.namespaces import Namespaces
 from neutrino.dataplane.process.api import ADOPTED
-from neutrino.model.roles import BGP, DHCP, L3, METADATA
+from neutrino.model.roles import BGP, DHCP, L3, METADATA, SRIOV
 
 _PID_FILE = "keepalived.pid"  # in the directory of an HA router
 _OF_AGENT = ("feed.json", phase.DIRECTORY)
@@ -84,6 +85,7 @@ class Records:
         names = (routers.RECORDS, fip.RECORDS, fip.LINKS_FILE, bfd.DIRECTORY, tunnels.DIRECTORY, meters.FILE)
         yield from ((L3, state / name) for name in names)
         yield BGP, state / bgp.DIRECTORY
+        yield SRIOV, state / sriov.FILE
         yield METADATA, Path(conf.metadata_proxy_socket)
         if conf.monitor_file_dir:
             yield METADATA, Path(conf.monitor_file_dir) / MONITOR_FILE
