@@ -16,7 +16,10 @@ AGENTS: Final = frozenset({
 })  # fmt: skip
 SRIOV_AGENT: Final = "neutron-sriov-nic-agent"
 STOPPED: Final = AGENTS - {SRIOV_AGENT, "neutron-macvtap-agent", "neutron-metadata-agent"}
-"""Those whose work is taken over; that of cards by the role sriov alone. The metadata agent changes nothing, and has to answer until haproxy is replaced."""
+"""Those whose work is taken over; that of cards by the role sriov alone.
+
+The metadata agent changes nothing, and has to answer until haproxy is replaced.
+"""
 # The whole cgroup of a unit of the system, below slices alone: a user, who has a slice and a manager, may name units and
 # programs as they like, and is not to have a unit of the system stopped that has the same name.
 _UNIT: Final = re.compile(
