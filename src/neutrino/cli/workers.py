@@ -34,7 +34,8 @@ LOG = logging.getLogger(__name__)
 MAX_DEATHS = 30
 WITHIN_SECONDS = 60.0
 POLL_SECONDS = 0.05
-REPEAT_SECONDS = 0.2
+SERVING_SECONDS = 1.0  # after the application is built: granian serves by then
+REPEAT_SECONDS = 2.0
 TARGET = "neutrino.cli.workers:application"
 _server: Server | None = None
 _ready: tuple[int, int] | None = None  # a pipe, to which each worker writes once its application is built
@@ -175,11 +176,11 @@ def application() -> Front:
     """Called by granian in each worker: the WSGI application."""
     # In all later threads too: only the one below receives it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    threading.Thread(target=_forward_sigterm, name="SIGTERM", daemon=True).start()
     assert _server is not None
     # Granian's workers are multiprocessing's, which run finalizers at a regular end, and no atexit handlers.
     Finalize(None, _server.process.stop, exitpriority=0)
     built = _front(_server)
+    threading.Thread(target=_forward_sigterm, args=(built.is_busy,), name="SIGTERM", daemon=True).start()
     if _ready is not None:
         os.write(_ready[1], b".")
     return built
@@ -194,15 +195,21 @@ def _front(server: Server) -> Front:
     return front
 
 
-def _forward_sigterm() -> None:
-    """Receive SIGTERM, and call granian's handler repeatedly until the worker ends.
+def _forward_sigterm(is_busy: Callable[[], bool]) -> None:
+    """Receive SIGTERM, and call granian's handler.
 
-    Granian misses a SIGTERM that arrives between setting its handler and serving; the worker would run until it is killed.
+    Granian misses a SIGTERM that arrives between setting its handler and serving: the worker would run until it is killed.
+    A second call while it completes requests makes it forget them, and hang until it is killed. So it is called when
+    granian surely serves, and again only while no request is in progress.
     """
+    serving = time.monotonic() + SERVING_SECONDS
     while not callable(handler := signal.getsignal(signal.SIGTERM)):
         if signal.sigtimedwait({signal.SIGTERM}, POLL_SECONDS) is not None:
             os._exit(0)  # granian has no handler yet, so no request is being served
     signal.sigwait({signal.SIGTERM})
+    time.sleep(max(0.0, serving - time.monotonic()))
+    handler(signal.SIGTERM, None)
     while True:  # until the process ends
-        handler(signal.SIGTERM, None)
         time.sleep(REPEAT_SECONDS)
+        if not is_busy():
+            handler(signal.SIGTERM, None)

@@ -62,6 +62,10 @@ class Front:
         self.in_progress = InProgress()
         self._streams: dict[_Stream, str] = {}  # to the addresses of their clients
 
+    def is_busy(self) -> bool:
+        """Whether a request is read, handled or answered now. From any thread."""
+        return bool(self.in_progress.bodies or self.in_progress.handled or self._streams)
+
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         thread, address = threading.get_ident(), environ.get("REMOTE_ADDR", "")
         if environ.get("CONTENT_LENGTH", "0") != "0" or "HTTP_TRANSFER_ENCODING" in environ:
