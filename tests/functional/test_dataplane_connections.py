@@ -49,6 +49,11 @@ class RealHost:
                 add = ("--may-exist", "add-port", bridge.name, entry.name, "--", "set", "interface", entry.name)
                 self.switch.vsctl(*add, *wanted)
         for plan in self.host.plans(desired, self.openflow):
+            changed = {number: new for number, (_, new) in plan.meters.change.items()}
+            if plan.meters:
+                self.openflow.apply_meters(
+                    plan.bridge, add=plan.meters.add, change=changed, delete=list(plan.meters.remove)
+                )
             self.openflow.apply_flows(plan.bridge, add=plan.set, delete=plan.delete)
         assert not any(self.host.plans(desired, self.openflow))
         self.switch.appctl("revalidator/wait")  # the datapath still holds decisions that older flows made

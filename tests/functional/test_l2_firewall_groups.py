@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from neutrino.agent.l2.extensions.firewall_groups import REJECTED
+from neutrino.agent.l2.packet_logger import PacketLogger
+from neutrino.agent.l2.packets import CONTROLLER_ID
+from neutrino.dataplane.protocols.packet_in import PacketIns
 from neutrino.model import state
 from tests.functional.test_dataplane_connections import RealHost
 from tests.support.firewall import ICMP, TCP, UDP, group, rule
 from tests.support.l2 import OPEN, mac, network, port
 from tests.support.openvswitch import OpenVSwitch
+from tests.support.waiting import eventually
 
 HERE, OTHER = 1, 2
 SORTS = {
@@ -30,7 +38,17 @@ class GroupHost(RealHost):
     def sends(
         self, source: int, target: int, protocol: int, ports: tuple[int, int] = (4000, 80), version: int = 4
     ) -> bool:
-        before = self._sent(target)
+        before = self.sent(target)
+        self.inject(source, target, protocol, ports, version)
+        return self._comes(target, before)
+
+    def sent(self, number: int) -> int:
+        """How many packets have left by a port."""
+        return self._sent(number)
+
+    def inject(
+        self, source: int, target: int, protocol: int, ports: tuple[int, int], version: int = 4, times: int = 1
+    ) -> None:
         if version == 4:
             addresses = (
                 f"eth_type(0x0800),ipv4(src=10.0.0.{source},dst=10.0.0.{target},proto={protocol},tos=0,ttl=64,frag=no)"
@@ -46,8 +64,7 @@ class GroupHost(RealHost):
             ICMP: "icmp(type=8,code=0)",
         }[protocol]
         flow = f"in_port(1),eth(src={mac(source)},dst={mac(target)}),{addresses},{transport}"
-        self.switch.appctl("netdev-dummy/receive", f"p{source}", flow)
-        return self._comes(target, before)
+        self.switch.appctl("netdev-dummy/receive", f"p{source}", *[flow] * times)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +124,52 @@ def test_rules_in_order_by_address_ports_and_protocol(host: GroupHost) -> None:
     assert sent == [False, True, True, False, False]
     assert not host.sends(HERE, OTHER, ICMP)
     assert not host.sends(OTHER, HERE, UDP, (4000, 80))
+
+
+@contextlib.asynccontextmanager
+async def answering(host: GroupHost) -> AsyncIterator[None]:
+    """The agent's connection to the switch, by which it answers."""
+
+    async def started(times: int) -> int:
+        if times:
+            await asyncio.Event().wait()
+        return 1
+
+    logger = PacketLogger(PacketIns(str(host.switch.run_directory), CONTROLLER_ID))
+    task = asyncio.create_task(logger.run("br-int", lambda: host.host.desired, started))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize(("sender", "receiver"), [(HERE, OTHER), (OTHER, HERE)], ids=["from the port", "to the port"])
+def test_what_a_rule_rejects_is_answered_and_a_flood_within_limits(
+    host: GroupHost, version: int, sender: int, receiver: int
+) -> None:
+    rejected = tuple(rule("reject", protocol, version, dport=53) for protocol in (TCP, UDP))
+    host.filter(group(ingress=rejected, egress=rejected))
+
+    def flood() -> None:
+        for protocol in (TCP, UDP):
+            before = host.sent(sender)
+            host.inject(sender, receiver, protocol, (4000, 53), version)
+            eventually(lambda: host.sent(sender) == before + 1, 10)  # noqa: B023
+        before, began = host.sent(sender), time.monotonic()
+        for _ in range(5):
+            host.inject(sender, receiver, UDP, (4000, 53), version, times=200)
+        time.sleep(0.5)  # until all answers have come
+        answered = host.sent(sender) - before
+        assert 0 < answered <= REJECTED.burst + REJECTED.rate * (time.monotonic() - began) < 1000
+
+    async def run() -> None:
+        async with answering(host):
+            await asyncio.to_thread(flood)
+
+    asyncio.run(run())
 
 
 def test_nothing_is_left_when_the_group_goes(host: GroupHost) -> None:
