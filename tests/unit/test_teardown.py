@@ -9,6 +9,8 @@ import pytest
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.teardown.plan import BridgeFlows, Facts, Selection, TeardownPlan, plan_teardown
 from neutrino.agent.teardown.records import Records
+from neutrino.cli.agent import agent
+from neutrino.cli.main import build_parser
 from neutrino.dataplane.openflow.api import COOKIE, flow
 from neutrino.dataplane.ovsdb.api import (
     MARK,
@@ -22,6 +24,7 @@ from neutrino.dataplane.ovsdb.api import (
     Snapshot,
 )
 from neutrino.dataplane.process.api import Process
+from neutrino.errors import OperatorError
 from neutrino.model.roles import ROLES
 
 STATE = "/var/lib/neutrino"
@@ -171,3 +174,11 @@ def test_no_file_of_others_is_listed(tmp_path: Path) -> None:
     (tmp_path / "agent.conf").write_text(f"[DEFAULT]\nstate_path = {state}\n")
     found = {str(path.relative_to(state)) for _, path in Records(configuration([str(tmp_path / "agent.conf")])).files()}
     assert found == {"routers", f"ha_confs/{ROUTER}", f"ra/{ROUTER}.radvd.conf"}
+
+
+@pytest.mark.parametrize("option", ["--roles=l2", "--keep-ports", "--all-ports", "--json"])
+def test_options_of_teardown_do_not_start_an_agent(option: str, tmp_path: Path) -> None:
+    (tmp_path / "agent.conf").write_text("")
+    for action in ((), ("run",), ("verify",)):
+        with pytest.raises(OperatorError, match="teardown alone"):
+            agent(build_parser().parse_args(["agent", *action, option, "--config-file", str(tmp_path / "agent.conf")]))

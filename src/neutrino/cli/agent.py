@@ -9,7 +9,7 @@ from neutrino.agent import config, main
 from neutrino.agent.programs import programs_of
 from neutrino.agent.runtime.role import START
 from neutrino.cli import preflight
-from neutrino.cli.errors import CommandError
+from neutrino.cli.errors import INVALID, CommandError
 from neutrino.cli.installed import AGENT_FILE, default_files
 from neutrino.configuration import findings
 from neutrino.dataplane.ovsdb.api import OvsdbError
@@ -19,6 +19,8 @@ def agent(args: argparse.Namespace) -> int | None:
     files = default_files(args.config_file, AGENT_FILE)
     if args.action == "teardown":
         return _teardown(args, files)
+    if args.roles or args.keep_ports or args.all_ports or args.json:
+        raise CommandError("--roles, --keep-ports, --all-ports and --json go with teardown alone", INVALID)
     if args.action == "verify":
         return _run_checked(files, lambda: _verify(files, args.wait))
     if args.dry_run:
