@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +12,12 @@ import sqlalchemy as sa
 
 from neutrino.features.placement.reporter import Reporter
 from neutrino.features.qos.allocations import Allocations
+from neutrino.features.qos.consumers import REPEATS
 from neutrino.model.agents import OVS
-from neutrino.server.context import admin_context
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
 from neutrino.server.ml2.driver_api import HasProviders
-from neutrino.server.placement import PlacementResponse, Unavailable, caller
+from neutrino.server.placement import Call, PlacementResponse, Unavailable, caller
 from tests.api.client import Api
 from tests.api.placed_hosts import EGRESS, PACKETS, Hosts, guaranteed, placement, server
 from tests.api.qos import policy, rule
@@ -201,51 +200,192 @@ def test_allocations_of_another_project_are_not_changed(cloud: Cloud, admin: Api
     assert cloud.used(own) is None
 
 
-def test_the_policy_of_a_network_stays_while_it_is_allocated(cloud: Cloud, admin: Api) -> None:
+@dataclass
+class Followed:
+    """A network with a policy of 200 kbit/s, and ports of instances that have it."""
+
+    network: dict[str, Any]
+    ports: list[dict[str, Any]]
+    instances: list[str]
+
+
+@pytest.fixture
+def followed(cloud: Cloud, admin: Api) -> Followed:
     gold = policy(admin)["id"]
-    rule(admin, gold, "minimum_bandwidth", min_kbps=10)
+    rule(admin, gold, "minimum_bandwidth", min_kbps=200)
+    network = admin.network(provider__network_type="vlan", provider__physical_network="physnet1", qos_policy_id=gold)
+    ports = [admin.port(network), admin.port(network), admin.port(network)]
+    # One instance has two of the ports, and one of another network with a policy of its own.
+    own = cloud.port(50)
+    instances = [cloud.boot(ports[0], ports[1], own), cloud.boot(ports[2])]
+    return Followed(network, ports, instances)
+
+
+def at_least(admin: Api, kbps: int, **more: Any) -> str:
+    made = policy(admin)["id"]
+    rule(admin, made, "minimum_bandwidth", min_kbps=kbps, **more)
+    return str(made)
+
+
+def test_another_policy_of_a_network_changes_the_allocations_of_its_ports(
+    cloud: Cloud, admin: Api, followed: Followed
+) -> None:
+    own, inherited = (admin.show("port", port["id"]) for port in followed.ports[1:])
+    admin.change("port", own["id"], qos_policy_id=at_least(admin, 100))
+    assert [cloud.used(each) for each in followed.instances] == [{EGRESS: 350}, {EGRESS: 200}]
+    admin.change("network", followed.network["id"], qos_policy_id=at_least(admin, 300))
+    assert [cloud.used(each) for each in followed.instances] == [{EGRESS: 450}, {EGRESS: 300}]
+    shown = admin.show("port", inherited["id"])
+    (group,) = shown["resource_request"]["request_groups"]
+    assert shown["binding:profile"]["allocation"] == {group["id"]: cloud.providers["br-ex"]}
+    assert shown["revision_number"] == inherited["revision_number"] + 1
+    for name in ("status", "binding:vif_type", "binding:vif_details"):
+        assert shown[name] == inherited[name], "the port is not bound again"
+    (binding,) = admin.get(f"/ports/{inherited['id']}/bindings").body["bindings"]
+    assert binding["profile"] == shown["binding:profile"]
+    admin.change("network", followed.network["id"], qos_policy_id=None)
+    assert [cloud.used(each) for each in followed.instances] == [{EGRESS: 150}, None]
+    assert cloud.placement.allocated(followed.instances[1]).keys(), "what is not ours stays"
+
+
+def test_a_network_policy_that_does_not_fit_everywhere_changes_nothing(
+    cloud: Cloud, admin: Api, followed: Followed
+) -> None:
+    before = [admin.show("port", port["id"]) for port in followed.ports], admin.show("network", followed.network["id"])
+    change = {"network": {"qos_policy_id": at_least(admin, 320)}}  # 50 and three times 320 kbit/s, of 1000
+    answer = admin.put(f"/networks/{followed.network['id']}", change)
+    answer.refused(409, "QosPlacementAllocationUpdateConflict")
+    assert any(port["id"] in answer.message for port in followed.ports)
+    assert [cloud.used(each) for each in followed.instances] == [{EGRESS: 450}, {EGRESS: 200}]
+    assert before == (
+        [admin.show("port", port["id"]) for port in followed.ports],
+        admin.show("network", followed.network["id"]),
+    )
+    admin.change("network", followed.network["id"], qos_policy_id=at_least(admin, 310))
+    assert [cloud.used(each) for each in followed.instances] == [{EGRESS: 670}, {EGRESS: 310}]
+
+
+def test_a_network_policy_with_both_kinds_of_minimums(cloud: Cloud, admin: Api) -> None:
+    both, less = at_least(admin, 200), at_least(admin, 100)
+    rule(admin, both, "minimum_packet_rate", min_kpps=3, direction="any")
     physical = {"provider__network_type": "vlan", "provider__physical_network": "physnet1"}
-    network = admin.network(qos_policy_id=gold, **physical)
-    port = admin.port(network)
+    network = admin.network(qos_policy_id=both, **physical)
+    instance = cloud.boot(admin.port(network))
+    assert (cloud.used(instance), cloud.used(instance, "")) == ({EGRESS: 200}, {PACKETS: 3})
+    admin.change("network", network["id"], qos_policy_id=less)
+    assert (cloud.used(instance), cloud.used(instance, "")) == ({EGRESS: 100}, None)
+    admin.change("network", network["id"], qos_policy_id=both)  # the host alone keeps the packet rate
+    assert (cloud.used(instance), cloud.used(instance, "")) == ({EGRESS: 200}, None)
+
+
+def test_a_network_policy_does_not_change_what_another_project_has_allocated(cloud: Cloud, server: Server) -> None:
+    victim = cloud.boot(cloud.port(300))
+    stranger = Api(server.app)
+    gold = policy(cloud.admin, shared=True)["id"]
+    rule(cloud.admin, gold, "minimum_bandwidth", min_kbps=200)
+    physical = {"provider__network_type": "vlan", "provider__physical_network": "physnet1"}
+    network = cloud.admin.network(qos_policy_id=gold, shared=True, **physical)
+    port = cloud.admin.port(network, project_id=stranger.project)
     cloud.boot(port)
-    path, none = f"/networks/{network['id']}", {"network": {"qos_policy_id": None}}
-    admin.put(path, none).refused(501, "NotImplementedError")
-    other = policy(admin)["id"]
-    admin.change("port", port["id"], qos_policy_id=other)
-    admin.put(path, none).expect(200)
+    stranger.put(f"/ports/{port['id']}", {"port": {"device_id": victim}}).expect(200)
+    change = {"network": {"qos_policy_id": None}}
+    answer = cloud.admin.put(f"/networks/{network['id']}", change)
+    answer.refused(409, "QosPlacementAllocationUpdateConflict")
+    assert port["id"] in answer.message
+    assert cloud.used(victim) == {EGRESS: 300}
 
 
-def test_placement_is_away(cloud: Cloud, admin: Api, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    port = cloud.port(300)
+def test_placement_is_away(
+    cloud: Cloud, admin: Api, server: Server, followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = cloud.port(100)
     instance = cloud.boot(port)
 
     def away(method: str, path: str, body: object) -> PlacementResponse:
         raise Unavailable("no connection")
 
-    (use,) = [one for one in server.core.ports.uses if isinstance(getattr(one.changes, "__self__", None), Allocations)]
-    monkeypatch.setattr(server.core.ports, "uses", [type(use)(changes=Allocations(away).changed)])
+    through(monkeypatch, server, away)
     answer = admin.put(f"/ports/{port['id']}", {"port": {"qos_policy_id": policy(admin)["id"]}})
     answer.refused(503, "PlacementUnavailable")
+    none = {"network": {"qos_policy_id": None}}
+    admin.put(f"/networks/{followed.network['id']}", none).refused(503, "PlacementUnavailable")
     admin.change("port", port["id"], name="other requests do not need it")
-    assert cloud.used(instance) == {EGRESS: 300}
+    admin.change("network", followed.network["id"], name="nor do these")
+    assert [cloud.used(each) for each in (instance, *followed.instances)] == [
+        {EGRESS: 100},
+        {EGRESS: 450},
+        {EGRESS: 200},
+    ]
 
 
-def test_a_concurrent_change_of_the_allocation_is_read_again(cloud: Cloud, admin: Api, server: Server) -> None:
-    port = cloud.port(300)
-    instance = cloud.boot(port)
-    call: Callable[..., PlacementResponse] = caller(server.conf, "placement", "placement", "1.28", "test")
+def through(monkeypatch: pytest.MonkeyPatch, server: Server, call: Call) -> None:
+    """Make the server's requests ask Placement by `call`."""
+    owners = (getattr(use.changes, "__self__", None) for use in server.core.ports.uses)
+    (consumers,) = (one.consumers for one in owners if isinstance(one, Allocations))
+    for name in ("call", "call_for_many"):
+        monkeypatch.setitem(vars(consumers), name, call)
+
+
+def test_a_concurrent_change_of_an_allocation_is_read_again(
+    cloud: Cloud, admin: Api, server: Server, followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = caller(server.conf, "placement", "placement", "1.28", "test")
     asked: list[str] = []
 
     def disturbed(method: str, path: str, body: Any) -> PlacementResponse:
         asked.append(method)
-        if asked == ["GET", "PUT"]:  # Nova is first
+        if method != "GET" and len(asked) <= 3:  # Nova is first
+            instance = followed.instances[0]
             now = cloud.placement.ask("GET", f"/allocations/{instance}")
             cloud.placement.ask("PUT", f"/allocations/{instance}", now)
         return call(method, path, body)
 
-    with server.db.read() as connection:
-        before = admin.show("port", port["id"])
-        after = {**before, "qos_policy_id": policy(admin)["id"], "trusted": None}
-        assert Allocations(disturbed).changed(connection, admin_context(), before, after) is not None
-    assert asked == ["GET", "PUT", "GET", "PUT"]
-    assert cloud.used(instance) is None
+    through(monkeypatch, server, disturbed)
+    admin.change("network", followed.network["id"], qos_policy_id=None)
+    assert asked == ["GET", "GET", "POST", "GET", "GET", "POST"]
+    assert [cloud.used(each) for each in followed.instances] == [{EGRESS: 50}, None]
+    asked.clear()
+    port = admin.show("port", followed.ports[0]["id"])
+    admin.change("port", port["id"], qos_policy_id=at_least(admin, 5))
+    assert asked == [], "Nova has allocated nothing for it any more"
+
+
+def test_others_that_never_stop_changing_an_allocation(
+    cloud: Cloud, admin: Api, server: Server, followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = caller(server.conf, "placement", "placement", "1.28", "test")
+    asked: list[str] = []
+
+    def disturbed(method: str, path: str, body: Any) -> PlacementResponse:
+        asked.append(method)
+        if method == "POST":
+            now = cloud.placement.ask("GET", f"/allocations/{followed.instances[1]}")
+            cloud.placement.ask("PUT", f"/allocations/{followed.instances[1]}", now)
+        return call(method, path, body)
+
+    through(monkeypatch, server, disturbed)
+    answer = admin.put(f"/networks/{followed.network['id']}", {"network": {"qos_policy_id": None}})
+    answer.refused(409, "QosPlacementAllocationUpdateConflict")
+    assert asked.count("POST") == REPEATS
+    assert [cloud.used(each) for each in followed.instances] == [{EGRESS: 450}, {EGRESS: 200}]
+
+
+def test_a_lost_race_in_the_database_does_not_count_twice(
+    cloud: Cloud, admin: Api, server: Server, followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A port changes between the answer of Placement and the commit: all is decided again."""
+    call = caller(server.conf, "placement", "placement", "1.28", "test")
+    asked: list[str] = []
+
+    def raced(method: str, path: str, body: Any) -> PlacementResponse:
+        answer = call(method, path, body)
+        asked.append(method)
+        if asked == ["GET", "GET", "POST"]:
+            admin.change("port", followed.ports[0]["id"], name="changed meanwhile")
+        return answer
+
+    through(monkeypatch, server, raced)
+    admin.change("network", followed.network["id"], qos_policy_id=at_least(admin, 210))
+    assert asked == ["GET", "GET", "POST", "GET", "GET"]
+    assert [cloud.used(each) for each in followed.instances] == [{EGRESS: 470}, {EGRESS: 210}]
+    assert admin.show("port", followed.ports[0]["id"])["name"] == "changed meanwhile"

@@ -99,6 +99,7 @@ def assemble(conf: Configuration) -> Server:
     services.security_groups.delete_hooks += [one for feature in enabled.values() for one in feature.security_groups]
     core.cascade.services += [cascade for plugin in service_plugins.values() for cascade in plugin.cascades]
     core.networks.uses += [use for feature in enabled.values() for use in feature.networks]
+    core.networks.uses += [use for plugin in service_plugins.values() for use in plugin.networks]
     core.networks.subnet_checks += [check for feature in enabled.values() for check in feature.subnets]
     agents = Agents(db, registry, _schedulers(dhcp, service_plugins))
     plugins = [*_built_in(services, agents), *service_plugins.values()]

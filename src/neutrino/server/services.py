@@ -21,6 +21,7 @@ from neutrino.server.policy.authorizer import Authorizer
 from neutrino.server.quota.quotas import Quotas
 from neutrino.server.scheduling.scheduler import AgentScheduler
 from neutrino.server.securitygroups.groups import SecurityGroups
+from neutrino.server.uses import NetworkUse
 
 if TYPE_CHECKING:
     from neutrino.server.ml2.build import Core  # which is built with the services of this module
@@ -74,6 +75,7 @@ class ResourcePlugin:
     extensions: Sequence[Extension] = ()  # beyond those that the feature declares
     collections: Sequence[tuple[Resource, object]] = ()  # each a resource with the collection that serves it
     ports: Sequence[PortUse] = ()  # the same: uses that need the services
+    networks: Sequence[NetworkUse] = ()
     begin: Callable[[], object] = lambda: None  # called by each process of a server when it starts
     schedulers: Sequence[AgentScheduler] = ()  # of its objects on agents
     cascades: Sequence[Cascade] = ()  # its parts in cascading deletes of networks

@@ -14,6 +14,7 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.errors import ApiError
 from neutrino.server.securitygroups.checks import Rule
 
+Write = Callable[[Transaction], object]
 GroupDeletion = Callable[[Transaction, str], None]  # called in the transaction that deletes a security group, by its id
 SubnetCheck = Callable[[Connection, str], None]  # refuses the deletion of a subnet, by its id
 
@@ -36,6 +37,8 @@ class NetworkUse:
     find_unused: Callable[[Connection, Object], UnusedPorts | None] = lambda connection, network: None
     # Who needs the network, by its id, without having a port on it: for the error of a refused deletion.
     users: Callable[[Connection, str], Sequence[str]] = lambda connection, network_id: ()
+    # Called with a network before and after an update, when all else is decided; may refuse it, or return rows to write.
+    changes: Callable[[Connection, Context, Object, Object], Write | None] = lambda *about: None
     # Of external networks: columns of the projects that use them, and of the networks, with conditions.
     external_users: Users = ()
 

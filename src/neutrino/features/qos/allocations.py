@@ -1,57 +1,72 @@
-"""Allocations in Placement follow when the QoS policy of an instance's port changes.
+"""Allocations in Placement follow when the QoS policy of an instance's port changes: its own, or that of its network.
 
 Nova has allocated the port's minimums, on providers that `binding:profile` names by groups. The amounts that the instance
-then has there are computed from all its ports and written as they should be, not added: a repeated request changes nothing.
-What does not fit is refused, and the port keeps its policy. A type of minimum that the port did not have has no provider:
-as in Neutron, only the host keeps it.
+then has there are computed from all its ports (`consumers.py`). What does not fit is refused, and all ports keep their
+policy. A type of minimum that a port did not have has no provider: as in Neutron, only the host keeps it.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from neutrino.features.qos.errors import PlacementUnavailable, QosPlacementAllocationUpdateConflict
-from neutrino.features.qos.resource_request import RESOURCES, groups_of
+from neutrino.features.qos.consumers import Amounts, Consumers, Wanted, total
+from neutrino.features.qos.resource_request import groups_of
 from neutrino.features.qos.tables import qos_policies
 from neutrino.model.objects import Object, Values
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import decode, encode
+from neutrino.server.db.objects import decode, encode, update_row
+from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.ports.hardware import own_profile
 from neutrino.server.ml2.ports.uses import Write
-from neutrino.server.placement import ALLOCATION, Call, PlacementResponse, Unavailable
+from neutrino.server.placement import ALLOCATION
 
 LOG = logging.getLogger(__name__)
-REPEATS = 5
-VERSION, TIMEOUT = "1.28", 10.0  # of requests to Placement: a client waits for them
+IDS_PER_QUERY = 500
 _PROFILE = "binding:profile"
 Rules = Sequence[Values]
-Amounts = dict[str, dict[str, int]]  # by provider, then resource class
-_network_policy = sa.select(t.networks.c.qos_policy_id).where(t.networks.c.id == t.ports.c.network_id).scalar_subquery()
-_PORTS = sa.select(
-    t.ports.c.id, t.ports.c.profile, sa.func.coalesce(t.ports.c.qos_policy_id, _network_policy).label("policy_id")
-).where(t.ports.c.device_id == sa.bindparam("device"), t.ports.c.device_owner.startswith(COMPUTE_OWNER))
-_RULES = sa.select(qos_policies.c.id, qos_policies.c.rules).where(
-    qos_policies.c.id.in_(sa.bindparam("ids", expanding=True))
+_p = t.ports.c
+_ids: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
+_network_policy = sa.select(t.networks.c.qos_policy_id).where(t.networks.c.id == _p.network_id).scalar_subquery()
+_OF_DEVICES = sa.select(
+    _p.id, _p.device_id, _p.profile, sa.func.coalesce(_p.qos_policy_id, _network_policy).label("policy_id")
+).where(_p.device_id.in_(_ids), _p.device_owner.startswith(COMPUTE_OWNER))
+# Those whose policy is that of their network.
+_OF_NETWORK = (
+    sa.select(_p.id, _p.project_id, _p.revision_number, _p.device_id, _p.profile, _p.trusted)
+    .where(_p.network_id == sa.bindparam("network"), _p.qos_policy_id.is_(None))
+    .where(_p.device_owner.startswith(COMPUTE_OWNER))
+    .order_by(_p.id)
 )
+_RULES = sa.select(qos_policies.c.id, qos_policies.c.rules).where(qos_policies.c.id.in_(_ids))
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """A port of an instance with what Nova has allocated for it."""
+
+    id: str
+    instance: str
+    allocation: Mapping[str, Any]  # of its profile: the resource provider of each group
+    projects: frozenset[str]  # of which the instance must be; empty: of any
 
 
 @dataclass(frozen=True)
 class Allocations:
-    """What a change of ports does to allocations."""
+    """What changes of policies do to allocations: called before the transaction of a change, when all else is decided."""
 
-    call: Call
+    consumers: Consumers
 
-    def changed(
+    def of_port(
         self, connection: Connection, context: Context, before: Object | None, after: Object | None
     ) -> Write | None:
-        """Called before the transaction of a change; sets the profile of the port after it."""
+        """The port has another policy: sets the profile of the port after the change."""
         if before is None or after is None or _policy(before) == _policy(after):
             return None
         allocation = before[_PROFILE].get(ALLOCATION)
@@ -59,59 +74,57 @@ class Allocations:
             return None  # whoever changes the profile has allocated
         if not isinstance(allocation, Mapping) or not allocation:
             return None
-        ports = connection.execute(_PORTS, {"device": before["device_id"]}).all()
-        rules = _rules(connection, {_policy(before), _policy(after), *(port.policy_id for port in ports)})
-        follows = after_change(before["id"], allocation, rules.get(_policy(before), ()), rules.get(_policy(after), ()))
-        others = {port.id: (decode(port.profile).get(ALLOCATION), port.policy_id) for port in ports}
-        others[before["id"]] = (follows, _policy(after))
-        wanted = amounts((key, each, rules.get(policy or "", ())) for key, (each, policy) in others.items())
-        known = {group.id for group in groups_of(before["id"], rules.get(_policy(before), ())).values()}
-        own = {str(provider) for key, provider in allocation.items() if key in known}
-        self._write(context, before, {provider: wanted.get(provider, {}) for provider in own})
-        profile = {**before[_PROFILE], ALLOCATION: follows}
-        after[_PROFILE] = profile
-        return _storing(after)
+        # An administrator may give an instance a port of another project.
+        projects: frozenset[str] = frozenset() if context.is_admin else frozenset([before["project_id"]])
+        port = Allocated(before["id"], before["device_id"], allocation, projects)
+        follows = self._follow(connection, [port], _policy(before), _policy(after))
+        if port.id not in follows:
+            return None
+        after[_PROFILE] = {**before[_PROFILE], ALLOCATION: follows[port.id]}
+        return lambda tx: _store(tx, after["id"], after[_PROFILE], own_profile(after))
 
-    def _write(self, context: Context, port: Object, wanted: Amounts) -> None:
-        """Replace what the instance has of our classes on these providers."""
-        consumer, port_id = port["device_id"], port["id"]
+    def of_network(self, connection: Connection, context: Context, before: Object, after: Object) -> Write | None:
+        """The network has another policy: that of all its ports without one of their own."""
+        old, new = before["qos_policy_id"] or "", after["qos_policy_id"] or ""
+        if old == new:
+            return None
+        rows = {row.id: row for row in connection.execute(_OF_NETWORK, {"network": before["id"]})}
+        profiles = {key: decode(row.profile) for key, row in rows.items() if f'"{ALLOCATION}"' in row.profile}
+        # Whoever calls, an allocation must be of the port's project: the owners of ports set any device_id.
+        ports = [
+            Allocated(key, rows[key].device_id, profile[ALLOCATION], frozenset([rows[key].project_id]))
+            for key, profile in profiles.items()
+            if isinstance(profile.get(ALLOCATION), Mapping) and profile[ALLOCATION]
+        ]
+        follows = self._follow(connection, ports, old, new) if ports else {}
 
-        def refused(reason: str) -> QosPlacementAllocationUpdateConflict:
-            return QosPlacementAllocationUpdateConflict(consumer=consumer, port_id=port_id, reason=reason)
+        def write(tx: Transaction) -> None:
+            for key, allocation in follows.items():
+                profile = {**profiles[key], ALLOCATION: allocation}
+                update_row(tx, t.ports, rows[key]._asdict(), {})  # its next revision; Stale if it has changed
+                _store(tx, key, profile, own_profile({_PROFILE: profile, "trusted": rows[key].trusted}))
 
-        path = f"/allocations/{consumer}"
-        for _ in range(REPEATS):
-            answer = self._ask(port_id, "GET", path, None)
-            current = answer.body["allocations"] if answer.status == 200 else {}
-            if missing := sorted(wanted.keys() - current.keys()):
-                raise refused(f"it has none on resource provider {missing[0]}.")
-            # A project sets device_id as it likes, and must not change what others have allocated.
-            if not context.is_admin and answer.body["project_id"] != port["project_id"]:
-                raise refused("it is an instance of another project.")
-            body = {**answer.body, "allocations": replaced(current, wanted)}
-            if body == answer.body:
-                return
-            answer = self._ask(port_id, "PUT", path, body)
-            if answer.status < 300:
-                return
-            errors = answer.body.get("errors") if isinstance(answer.body, Mapping) else None
-            error = errors[0] if errors else {}
-            if error.get("code") != "placement.concurrent_update":
-                raise refused(" ".join(str(error.get("detail", f"HTTP {answer.status}")).split())[:500])
-        raise refused("others change it at the same time.")
+        return write if follows else None
 
-    def _ask(self, port_id: str, method: str, path: str, body: Any) -> PlacementResponse:
-        try:
-            answer = self.call(method, path, body)
-        except Unavailable as why:
-            LOG.warning("the allocation of port %s cannot be changed: %s", port_id, why)
-            raise PlacementUnavailable(port_id=port_id) from why
-        if answer.status >= 500 or answer.status in (401, 403):
-            LOG.warning(
-                "the allocation of port %s cannot be changed: %s %s: HTTP %s", port_id, method, path, answer.status
-            )
-            raise PlacementUnavailable(port_id=port_id)
-        return answer
+    def _follow(
+        self, connection: Connection, ports: Sequence[Allocated], old: str, new: str
+    ) -> dict[str, dict[str, Any]]:
+        """Change what the instances of ports have in Placement; returns the new allocations of ports with minimums."""
+        of_instances = _of_devices(connection, sorted({port.instance for port in ports}))
+        rules = _rules(connection, {old, new, *(row.policy_id for row in of_instances)})
+        before, after = rules.get(old, ()), rules.get(new, ())
+        ports = [port for port in ports if port.allocation.keys() & group_ids(port.id, before)]
+        follows = {port.id: after_change(port.id, port.allocation, before, after) for port in ports}
+        needs: dict[str, list[Amounts]] = {}
+        for row in of_instances:
+            if row.id in follows:
+                needs.setdefault(row.device_id, []).append(amounts(row.id, follows[row.id], after))
+            else:
+                allocation = decode(row.profile).get(ALLOCATION)
+                of_row = amounts(row.id, allocation, rules.get(row.policy_id or "", ()))
+                needs.setdefault(row.device_id, []).append(of_row)
+        self.consumers.write(wanted(ports, before, {instance: total(each) for instance, each in needs.items()}))
+        return follows
 
 
 # --- pure ---------------------------------------------------------------------------------------------------------------
@@ -126,26 +139,27 @@ def after_change(port_id: str, allocation: Mapping[str, Any], old: Rules, new: R
     return {group.id: providers[type_] for type_, group in groups if providers.get(type_)}
 
 
-def amounts(ports: Any) -> Amounts:
-    """What ports need of each provider: of their allocations, by the groups of their rules."""
-    found: Amounts = {}
-    for port_id, allocation, rules in ports:
-        for group in groups_of(port_id, rules).values():
-            provider = allocation.get(group.id) if isinstance(allocation, Mapping) else None
-            if provider:
-                total = found.setdefault(str(provider), {})
-                for name, amount in group.resources.items():
-                    total[name] = total.get(name, 0) + amount
-    return found
+def group_ids(port_id: str, rules: Rules) -> set[str]:
+    return {group.id for group in groups_of(port_id, rules).values()}
 
 
-def replaced(current: Mapping[str, Values], wanted: Amounts) -> dict[str, Values]:
-    """Allocations of an instance with other amounts on some providers. A provider without any is left out."""
-    after = dict(current)
-    for provider, resources in wanted.items():
-        others = {name: amount for name, amount in current[provider]["resources"].items() if name not in RESOURCES}
-        after[provider] = {**current[provider], "resources": {**others, **{k: v for k, v in resources.items() if v}}}
-    return {provider: each for provider, each in after.items() if each["resources"]}
+def amounts(port_id: str, allocation: object, rules: Rules) -> Amounts:
+    """What a port needs of each provider: of its allocation, by the groups of its rules."""
+    providers = allocation if isinstance(allocation, Mapping) else {}
+    groups = groups_of(port_id, rules).values()
+    return total({str(providers[group.id]): group.resources} for group in groups if providers.get(group.id))
+
+
+def wanted(ports: Sequence[Allocated], old: Rules, needs: Mapping[str, Amounts]) -> list[Wanted]:
+    """What instances are to have on the providers of these ports; `needs`: what all ports of each instance need."""
+    found: dict[str, Wanted] = {}
+    for port in ports:
+        of_instance = needs.get(port.instance, {})
+        own = {str(port.allocation[key]) for key in port.allocation.keys() & group_ids(port.id, old)}
+        here = {provider: of_instance.get(provider, {}) for provider in own}
+        same = found.get(port.instance, Wanted(port.instance, port.id, {}, frozenset()))
+        found[port.instance] = replace(same, amounts={**same.amounts, **here}, projects=same.projects | port.projects)
+    return list(found.values())
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------------
@@ -155,17 +169,21 @@ def _policy(port: Values) -> str:
     return port["qos_policy_id"] or port["qos_network_policy_id"] or ""
 
 
-def _rules(connection: Connection, policies: set[str | None]) -> dict[str, Rules]:
+def _of_devices(connection: Connection, devices: Sequence[str]) -> list[NamedRow]:
+    """All ports of instances."""
+    found: list[NamedRow] = []
+    for start in range(0, len(devices), IDS_PER_QUERY):
+        found += connection.execute(_OF_DEVICES, {"ids": devices[start : start + IDS_PER_QUERY]})
+    return found
+
+
+def _rules(connection: Connection, policies: set[str]) -> dict[str, Rules]:
     found = connection.execute(_RULES, {"ids": sorted(one for one in policies if one)})
     return {row.id: decode(row.rules) for row in found}
 
 
-def _storing(port: Object) -> Write:
-    profile, own = encode(port[_PROFILE]), encode(own_profile(port))
-
-    def write(tx: Transaction) -> None:
-        tx.write(sa.update(t.ports).where(t.ports.c.id == port["id"]).values(profile=profile))
-        of_port = t.port_bindings.c.port_id == port["id"], t.port_bindings.c.status == "ACTIVE"
-        tx.write(sa.update(t.port_bindings).where(*of_port).values(profile=own))
-
-    return write
+def _store(tx: Transaction, port_id: str, profile: Object, own: Object) -> None:
+    """Write the profile of a port, and of its binding without what the port adds to it."""
+    tx.write(sa.update(t.ports).where(_p.id == port_id).values(profile=encode(profile)))
+    of_port = t.port_bindings.c.port_id == port_id, t.port_bindings.c.status == "ACTIVE"
+    tx.write(sa.update(t.port_bindings).where(*of_port).values(profile=encode(own)))

@@ -22,12 +22,10 @@ class QosPlacementAllocationUpdateConflict(Conflict):
     template = "Placement does not change what instance {consumer} has allocated for port {port_id}: {reason}"
 class PlacementUnavailable(HTTPServiceUnavailable):
     template = "Placement, which has allocated the minimums of port {port_id}, cannot be reached: try again."
-class QosNetworkPolicyTrackedInPlacement(ApiError):
-    status = 501
-    type = "NotImplementedError"
+class TooManyAllocations(Conflict):
     template = (
-        "Placement has allocated the minimums of port {port_id} by the QoS policy of network {network_id}: it cannot be"
-        " changed. Set another policy on the port first."
+        "{count} instances have allocated minimums in Placement by the QoS policy of this network; at most {maximum} are"
+        " changed together: set the new policy on some of their ports first."
     )
 class QosRuleTrackedInPlacement(ApiError):
     status = 501

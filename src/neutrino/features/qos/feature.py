@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from neutrino.features.qos import allocations, takeover
+from neutrino.features.qos import consumers, takeover
 from neutrino.features.qos.allocations import Allocations
 from neutrino.features.qos.attributes import NETWORK_ATTRIBUTES, PORT_ATTRIBUTES
+from neutrino.features.qos.consumers import Consumers
 from neutrino.features.qos.feed import FEED
 from neutrino.features.qos.policies import Policies
 from neutrino.features.qos.resources import QOS_POLICY, QOS_RULE_ALIASES, QOS_RULE_TYPE, QOS_RULES
@@ -19,7 +20,7 @@ from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.deprecated import tag_rules
 from neutrino.server.policy.rules import ADMIN, ADMIN_OR_MANAGER, PARENT_READER, READER, any_of, crud, setting, tags
 from neutrino.server.services import ResourcePlugin, Services
-from neutrino.server.uses import RouterUse
+from neutrino.server.uses import NetworkUse, RouterUse
 
 _PARENT_MANAGER = any_of(ADMIN, "role:manager and rule:ext_parent_owner")
 _POLICY_READER = any_of(ADMIN, READER, "rule:shared_qos_policy")
@@ -48,9 +49,11 @@ def build(services: Services) -> ResourcePlugin:
     db, support = services.db, RuleSupport.of(services.core.operations.mechanisms.drivers)
     rules = {type_: Rules(db, type_, support) for type_ in QOS_RULES}
     of_routers = _OF_ROUTERS if "router" in services.conf.service_plugins else ()
+    followed = _allocations(services)
     return ResourcePlugin(
         extensions=[Extension(*words) for words in of_routers],
-        ports=_port_uses(services),
+        ports=[PortUse(changes=one.of_port) for one in followed],
+        networks=[NetworkUse(changes=one.of_network) for one in followed],
         collections=(
             (QOS_POLICY, Policies(db, VIEW, services.quotas)),
             *((resource, rules[type_]) for type_, resource in QOS_RULES.items()),
@@ -60,13 +63,14 @@ def build(services: Services) -> ResourcePlugin:
     )
 
 
-def _port_uses(services: Services) -> Sequence[PortUse]:
+def _allocations(services: Services) -> Sequence[Allocations]:
+    """None without Placement."""
     conf = services.conf
     if not placement.guarantees(conf):
         return ()
-    purpose, timeout = "change allocations of instances", allocations.TIMEOUT
-    call = placement.caller(conf, placement.SECTION, "placement", allocations.VERSION, purpose, timeout)
-    return (PortUse(changes=Allocations(call).changed),)
+    about = conf, placement.SECTION, "placement", consumers.VERSION, "change allocations of instances"
+    calls = (placement.caller(*about, seconds) for seconds in (consumers.TIMEOUT, consumers.SECONDS))
+    return (Allocations(Consumers(*calls)),)
 
 
 FEATURES = (

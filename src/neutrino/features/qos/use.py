@@ -10,7 +10,6 @@ from sqlalchemy.engine import Connection
 
 from neutrino.features.qos.errors import (
     PolicyRemoveAuthorizationError,
-    QosNetworkPolicyTrackedInPlacement,
     QosPolicyInUse,
     QosPolicyNotFound,
     QosRuleTrackedInPlacement,
@@ -22,11 +21,9 @@ from neutrino.server.access.sharing import SHARED, Shareable
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.context import Context
 from neutrino.server.db import tables as t
-from neutrino.server.db.objects import decode
 from neutrino.server.db.sql import Column
 from neutrino.server.db.view import shareable_view
 from neutrino.server.ml2.attributes import Drivers
-from neutrino.server.placement import ALLOCATION
 
 Rules = Sequence[Values]
 VIEW = shareable_view(qos_policies, QosPolicyNotFound)
@@ -107,21 +104,6 @@ def check_network_update(
     if rules:
         on_network = t.ports.c.network_id == before["id"], t.ports.c.qos_policy_id.is_(None)
         _check_ports(connection, RuleSupport.of(drivers), rules, *on_network)
-    if after["qos_policy_id"] != before["qos_policy_id"]:
-        _check_not_allocated(connection, before["id"])
-
-
-def _check_not_allocated(connection: Connection, network_id: str) -> None:
-    """Refuse another policy for ports whose minimums Placement has allocated by the network's."""
-    ports = t.ports.c
-    with_it = (
-        ports.network_id == network_id,
-        ports.qos_policy_id.is_(None),
-        ports.device_owner.startswith(COMPUTE_OWNER),
-    )
-    for port_id, profile in connection.execute(sa.select(ports.id, ports.profile).where(*with_it)):
-        if f'"{ALLOCATION}"' in profile and decode(profile).get(ALLOCATION):
-            raise QosNetworkPolicyTrackedInPlacement(port_id=port_id, network_id=network_id)
 
 
 def check_ports(connection: Connection, support: RuleSupport, policy_id: str, rules: Rules) -> None:

@@ -215,6 +215,8 @@ class Networks(Listing):
         after = self.extensions.process("update", "network", values, after, network=before, before=before)
         if after == before and new_segments == segments:
             return api_network({**before, **zones}, segments)
+        with self.db.read() as connection:
+            of_features = [use.changes(connection, context, before, after) for use in self.uses]
         after = changed(before, after)
         with self.operations.write([DriverContext("update", "network", after, before, segments=new_segments)]) as tx:
             row = {name: value for name, value in after.items() if name not in (*NAMES, "segments")}
@@ -228,6 +230,9 @@ class Networks(Listing):
                 one.write(tx)
                 delete_ports(tx, one.ports)
             self.extensions.store("network", tx, after, before)
+            for write in of_features:
+                if write is not None:
+                    write(tx)
         return api_network({**after, **zones}, new_segments)
 
     def _decide_update(

@@ -11,8 +11,8 @@ from neutrino.model.objects import Object
 from neutrino.server.context import Context
 from neutrino.server.db.reads import Lookup, Read, scalars
 from neutrino.server.db.transaction import Transaction
+from neutrino.server.uses import Write as Write
 
-Write = Callable[[Transaction], object]
 # Called with a port before and after a change (None: does not exist); may refuse it, or return further rows to write.
 TransactionHook = Callable[[Connection, Context, Object | None, Object | None], Write | None]
 DeleteCheck = Callable[[Connection, Object], None]  # refuses the deletion of a port
