@@ -128,6 +128,33 @@ def test_a_router_is_the_sum_of_its_ports(server: Server, admin: Api, reports: R
     assert (found["router_id"], [row[1:3] for row in found["samples"]]) == (router["id"], [[96, 8]])
 
 
+def test_the_sum_of_so_many_ports_says_what_it_is_without(
+    server: Server, admin: Api, reports: RateReports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    routers = sorted(admin.make("router")["id"] for _ in range(3))
+    counted: dict[str, Counted] = {}
+    of_router: dict[str, list[str]] = {}
+    for number, (key, cidrs) in enumerate(zip(routers, (1, 2, 1), strict=True)):
+        for part in range(cidrs):
+            subnet = inside(admin, f"10.{number}.{part}.0/24")[1]
+            attach(admin, {"id": key}, subnet_id=subnet["id"]).expect(200)
+        of_router[key] = [port["id"] for port in admin.all("/ports", {"device_id": key})]
+        counted |= dict.fromkeys(of_router[key], Counted(30))
+    switch(server, "h1")
+    with server.db.transaction() as tx:
+        tx.execute(sa.update(t.ports).where(t.ports.c.id.in_(list(counted))).values(host="h1"))
+    reports.take([("h1", Rates(seconds=30, ports=counted))])
+
+    def sums() -> list[tuple[str, list[int], int]]:
+        found = samples(admin, router_id=routers)
+        return [(one["router_id"], [row[1] for row in one["samples"]], one["ports_left"]) for one in found]
+
+    first, second, third = routers
+    assert sums() == [(first, [8], 0), (second, [16], 0), (third, [8], 0)]
+    monkeypatch.setattr("neutrino.features.rates.api.MAX_PORTS", 2)
+    assert sums() == [(first, [8], 0), (second, [8], 1), (third, [], 1)]
+
+
 def test_the_reports_of_so_many_hosts_are_read(
     server: Server, admin: Api, reports: RateReports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,12 +165,18 @@ def test_the_reports_of_so_many_hosts_are_read(
     assert (body["hosts_left"], sorted(len(one["samples"]) for one in body["rates"])) == (1, [0, 1, 1])
 
 
-def test_a_host_with_its_tunnels(server: Server, admin: Api, reports: RateReports) -> None:
+def test_a_host_with_its_tunnels(
+    server: Server, admin: Api, reports: RateReports, monkeypatch: pytest.MonkeyPatch
+) -> None:
     port = bound(server, admin)
     reports.take([("h1", Rates(seconds=30, ports={port: Counted(30)}, tunnels={"192.0.2.9": Counted(60, 30)}))])
     body = admin.get("/rates", {"host": "h1"}).expect(200).body
     assert [one["port_id"] for one in body["rates"]] == [port]
     assert [(one["address"], one["samples"][0][1:3]) for one in body["tunnels"]] == [("192.0.2.9", [16, 8])]
+    assert body["tunnels_left"] == 0
+    monkeypatch.setattr("neutrino.features.rates.api.MAX_TUNNELS", 0)
+    body = admin.get("/rates", {"host": "h1"}).expect(200).body
+    assert (body["tunnels"], body["tunnels_left"]) == ([], 1)
     assert admin.get("/rates", {"host": "nowhere"}).expect(200).body["tunnels"] == []
 
 

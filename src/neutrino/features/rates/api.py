@@ -35,7 +35,7 @@ from neutrino.server.policy.authorizer import Authorizer
 MAX_IDS: Final = 200
 MAX_HOSTS: Final = 200  # whose reports are read for one request
 MAX_TUNNELS: Final = 500  # of a host
-MAX_PORTS: Final = 5000  # of the routers of one request
+MAX_PORTS: Final = 5000  # of the routers of one request: the others are counted in `ports_left` of their router
 PORT, ROUTER, HOST = "port_id", "router_id", "host"
 RULE, HOST_RULE = "get_rate", "get_rate:host"
 
@@ -68,7 +68,8 @@ class RatesApi:
                     answer = self._of_routers(connection, authorizer, context, keys)
                 else:
                     answer = self._of_ports(connection, authorizer, context, keys)
-            return Reply(200, {"columns": COLUMNS, "tunnels": [], "hosts_left": 0, **answer}, compressible=True)
+            none = {"columns": COLUMNS, "tunnels": [], "tunnels_left": 0, "hosts_left": 0}
+            return Reply(200, {**none, **answer}, compressible=True)
 
         return [Route("GET", f"{PREFIX}/rates", index)]
 
@@ -90,15 +91,19 @@ class RatesApi:
         seen = sorted(row.id for row in rows if authorizer.allows(context, RULE, _owned(row.project_id)))
         own = sa.select(router_ports.c.router_id, router_ports.c.port_id).where(router_ports.c.router_id.in_(seen))
         of_router: defaultdict[str, list[str]] = defaultdict(list)
-        for row in connection.execute(own.order_by(router_ports.c.port_id).limit(MAX_PORTS)):
+        # Router by router, so that at most one has a part of its ports, and those after it none.
+        for row in connection.execute(own.order_by(router_ports.c.router_id, router_ports.c.port_id).limit(MAX_PORTS)):
             of_router[row.router_id].append(row.port_id)
+        numbers = _numbers_of_ports(connection, seen) if sum(map(len, of_router.values())) == MAX_PORTS else {}
         hosts = _hosts_of(connection, [key for several in of_router.values() for key in several])
         where, left = _bounded(hosts)
         reports = self.reports(connection, where, hosts.keys())
         found: list[Object] = []
         for key in seen:
             own_hosts = {host for port in of_router[key] for host in hosts[port]}
-            found.append({ROUTER: key, "samples": _samples(reports, own_hosts, of_router[key], hosts)})
+            left_out = max(0, numbers.get(key, 0) - len(of_router[key]))
+            samples = _samples(reports, own_hosts, of_router[key], hosts)
+            found.append({ROUTER: key, "samples": samples, "ports_left": left_out})
         return {"rates": found, "hosts_left": left}
 
     def _of_host(self, connection: Connection, host: str) -> Object:
@@ -110,6 +115,7 @@ class RatesApi:
         return {
             "rates": [{PORT: key, "samples": port_series(reports, [key])} for key in own],
             "tunnels": [{"address": each, "samples": tunnel_series(reports, each)} for each in addresses[:MAX_TUNNELS]],
+            "tunnels_left": max(0, len(addresses) - MAX_TUNNELS),
         }
 
     def reports(
@@ -157,6 +163,11 @@ def _hosts_of(connection: Connection, keys: Sequence[str]) -> dict[str, set[str]
         for key, hosts in [*several.replicated.items(), *several.distributed.items()]:
             found[key] |= hosts
     return found
+
+
+def _numbers_of_ports(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
+    counted = sa.select(router_ports.c.router_id, sa.func.count()).where(router_ports.c.router_id.in_(keys))
+    return {row[0]: row[1] for row in connection.execute(counted.group_by(router_ports.c.router_id))}
 
 
 def _bounded(hosts: Mapping[str, Collection[str]]) -> tuple[list[str], int]:

@@ -384,8 +384,8 @@ def _server_operations() -> Iterator[tuple[tuple[str, str], Json]]:
     asked = [
         _query(name, _array(STRING), "Whose rates; one of the three.") for name in ("port_id", "router_id", "host")
     ]
-    series = {"rates": _array(OBJECT), "tunnels": _array(OBJECT), "hosts_left": {"type": "integer"}}
-    rates = _object(columns=_array(STRING), **series)
+    left = {name: {"type": "integer"} for name in ("hosts_left", "tunnels_left")}
+    rates = _object(columns=_array(STRING), rates=_array(OBJECT), tunnels=_array(OBJECT), **left)
     yield _operation("GET", f"{PREFIX}/rates", "Rates of ports, routers or of a host", rates, parameters=asked)
     known = [_query(part, STRING, "The edition that the caller has of this part.") for part in ("problems", "hosts")]
     yield _operation("GET", f"{PREFIX}/health", "Problems and hosts", _object(health=OBJECT), parameters=known)

@@ -53,7 +53,9 @@ function list(label, items, line, keyOf = (item) => item.id) {
 /** Rates of a port or router, if the server has them. @param {any} more @param {string} name @param {string} id */
 function rates(more, name, id) {
   const found = more?.rates?.rates?.find((/** @type {any} */ each) => each[name] === id);
-  return found?.samples.length ? section('Rates', sparkline(samplesOf(found.samples, more.rates.columns))) : null;
+  if (!found?.samples.length) return null;
+  const part = found.ports_left ? state('warn', `without ${count(found.ports_left, 'port')}: the sum is of a part`) : null;
+  return section('Rates', sparkline(samplesOf(found.samples, more.rates.columns)), part);
 }
 
 /** @param {Context} context @returns {(port: any) => any[]} */
