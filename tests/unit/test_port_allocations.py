@@ -9,7 +9,8 @@ import pytest
 from neutron_lib.placement import utils as neutron
 from oslo_config import cfg
 
-from neutrino.features.qos.allocations import after_change, amounts, replaced
+from neutrino.features.qos.allocations import after_change, amounts
+from neutrino.features.qos.consumers import replaced, total
 from neutrino.features.qos.resource_request import groups_of
 from neutrino.model.agents import NIC_SWITCH, OVS
 from neutrino.server.ml2.driver_api import PortToBind, Segment
@@ -139,7 +140,8 @@ def test_amounts_are_those_of_all_ports() -> None:
     rules, others = [bandwidth("1", 10)], [bandwidth("2", 5), bandwidth("3", 6, "ingress")]
     mine = {groups_of(PORT, rules)["minimum_bandwidth"].id: "device"}
     theirs = {groups_of(OTHER, others)["minimum_bandwidth"].id: "device"}
-    found = amounts([(PORT, mine, rules), (OTHER, theirs, others), (str(uuid.uuid4()), None, rules)])
+    ports = [(PORT, mine, rules), (OTHER, theirs, others), (str(uuid.uuid4()), None, rules)]
+    found = total(amounts(*port) for port in ports)
     assert found == {"device": {"NET_BW_EGR_KILOBIT_PER_SEC": 15, "NET_BW_IGR_KILOBIT_PER_SEC": 6}}
 
 
