@@ -18,6 +18,9 @@ from qa.openstack.cloud import ADDRESS, METADATA_SECRET, PORTS, Cloud, ini
 USER = "neutron"
 WORKERS = 2
 TUNNEL_KBPS = 1_000_000  # what the tunnels of a host guarantee
+PROVIDER_NETWORK, PROVIDER_BRIDGE = "physnet1", "br-provider"  # of the lab's hosts
+PROVIDER_KBPS = 100_000
+KPPS = 1000  # packets of a host
 SWITCH_MAC = "00:12:ff:00:00:01"  # of the switch `leaf1`, to which bare-metal nodes are connected
 
 
@@ -83,8 +86,10 @@ def render_agent_additions() -> str:
 def set_firewall_driver(cloud: Cloud, host: str, driver: str) -> Path:
     """Write the host's own configuration file; the agent reads it when it starts."""
     path = cloud.lab.host_configuration(host)
+    uplinks = {"rp_tunnelled": TUNNEL_KBPS, PROVIDER_BRIDGE: PROVIDER_KBPS}
     guaranteed = {
-        "resource_provider_bandwidths": f"rp_tunnelled:{TUNNEL_KBPS}:{TUNNEL_KBPS}",
+        "resource_provider_bandwidths": ",".join(f"{name}:{kbps}:{kbps}" for name, kbps in uplinks.items()),
+        "resource_provider_packet_processing_without_direction": f":{KPPS}",
         "resource_provider_default_hypervisor": host,
     }
     path.write_text(ini({"securitygroup": {"firewall_driver": driver}, "ovs": guaranteed}))
