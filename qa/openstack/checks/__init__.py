@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from qa.openstack.checks import bandwidth, boot, hosts, lifecycle, migration
+from qa.openstack.checks import bandwidth, bandwidth_ports, boot, hosts, lifecycle, migration
 from qa.openstack.cloud import Cloud
 
 Check = Callable[[Cloud], str]
@@ -18,6 +18,8 @@ CHECKS: dict[str, Check] = {
     "rebuild": lifecycle.check_rebuild,
     "resize": lifecycle.check_resize,
     "bandwidth": bandwidth.check_bandwidth,
+    "bandwidth-ports": bandwidth_ports.check_bandwidth_ports,
+    "bandwidth-migration": bandwidth_ports.check_bandwidth_migration,
     "live-migration": migration.check_live_migration,
     "hybrid": hosts.check_hybrid,
     "ten-at-once": hosts.check_many,
