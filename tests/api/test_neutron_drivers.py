@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,46 @@ def test_a_postcommit_that_hangs_is_given_up(admin: Api, server: Server, caplog:
     assert f"driver fabric_leaf, update_port_postcommit of {port['id']} has not returned" in caplog.text
 
 
+@pytest.mark.every_database
+def test_a_precommit_that_hangs_is_given_up_and_kept_out_of_the_transaction(
+    admin: Api, server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = bare_metal(admin, admin.network())
+    changed = admin.put(f"/ports/{port['id']}", {"port": {"name": "hang-update_port_precommit"}})
+    changed.refused(409, "MechanismDriverError")
+    assert "update_port_precommit" in changed.message
+    assert f"driver fabric_leaf, update_port_precommit of {port['id']} has not returned" in caplog.text
+    assert admin.show("port", port["id"])["name"] == "", "nothing is written"
+    (driver,) = (one for one in server.core.operations.mechanisms.drivers.values() if one.name == "fabric_leaf")
+    driver.wrapped.held.set()
+    try:
+        deadline = time.monotonic() + 10
+        while not log(tmp_path, method="late") and time.monotonic() < deadline:
+            time.sleep(0.02)
+    finally:
+        driver.wrapped.held.clear()
+    (late,) = log(tmp_path, method="late")
+    assert late["error"].startswith("GivenUp: ")
+    assert not [row for row in blocks(server, port["id"]) if row == "LATE"]
+    admin.change("port", port["id"], name="again")
+
+
+def blocks(server: Server, port_id: str) -> list[str]:
+    p = t.provisioning_blocks.c
+    with server.db.read() as connection:
+        return list(connection.execute(sa.select(p.component).where(p.port_id == port_id)).scalars())
+
+
+@pytest.mark.every_database
+def test_a_segment_that_is_allocated_in_a_precommit_is_part_of_its_transaction(
+    admin: Api, server: Server, tmp_path: Path
+) -> None:
+    network = admin.network()
+    admin.port(network, name="dynamic")
+    (line,) = log(tmp_path, method="precommit segment")
+    assert vlans(server, network) == [line["made"]]
+
+
 @pytest.mark.parametrize("how", ["raise", "hang"])
 def test_a_driver_that_does_not_initialise_is_tried_again_unless_it_hangs(
     another_server: Callable[..., Server],
@@ -249,10 +290,23 @@ def test_a_driver_that_does_not_initialise_is_tried_again_unless_it_hangs(
     refused = api.post("/networks", {"network": {"name": "n"}}).refused(409, "MechanismDriverError")
     assert "fabric_starting" in refused.message
     assert api.get("/networks").body["networks"] == []
+    assert not log(tmp_path, method="create_network_precommit"), "it is refused before anything is written"
+    reason = {"raise": "RuntimeError: no answer from the controller", "hang": "has not returned after 1 s"}[how]
+    mechanisms = server.core.operations.mechanisms
+    assert reason in mechanisms.details()["drivers_not_ready"]["fabric_starting"]
+    assert mechanisms.measures() == {("fabric_starting",): 1.0}
+    server.process.write()
+    (found,) = [one for one in api.get("/status").body["status"]["problems"] if one["kind"] == "driver-not-ready"]
+    assert f"mechanism driver fabric_starting is not initialised in 1 of 1 processes on {server.conf.host}" in str(
+        found
+    )
+    assert reason in str(found)
     (tmp_path / "log.how").unlink()
     if how == "raise":
         api.network()
         assert log(tmp_path, method="create_network_postcommit", name="starting")
+        assert mechanisms.details() == {}
+        assert mechanisms.measures() == {("fabric_starting",): 0.0}
     else:
         assert len(log(tmp_path, name="starting")) == 1, "never a second call beside one that has not returned"
 

@@ -510,7 +510,7 @@ BY_THE_SERVER = {  # from its database: test_status_document.py provokes them
     *(host_problems.HOST_DISCONNECTED, host_problems.HOST_REFUSED, host_problems.UNKNOWN_HOST),
     *(host_problems.FOREIGN_RULES, host_problems.BGP_SESSION_DOWN, host_problems.SRIOV_PORT_INCOMPLETE),
     host_problems.CONNTRACKD_DIFFERS,
-    host_problems.VRRP_INTERVALS_DIFFER,
+    *(host_problems.VRRP_INTERVALS_DIFFER, server_problems.DRIVER_NOT_READY),
 }
 
 

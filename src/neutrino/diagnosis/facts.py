@@ -24,6 +24,7 @@ RECONNECT_SECONDS: Final = 20.0  # after the start of a feed process, in which i
 HOSTS: Final = "hosts"
 REFUSED: Final = "refused_hosts"
 UNKNOWN_LOGIN: Final = "unknown_login"
+DRIVERS_NOT_READY: Final = "drivers_not_ready"  # in `details` of all processes: mechanism drivers, each with the reason
 MACHINE: Final = "machine"  # in `details` of all processes: where their pids mean something
 WRONG_CREDENTIAL: Final = "wrong credential"
 CONNECTED, LATE, DEAD = "connected", "late", "dead"  # states of a host's connection

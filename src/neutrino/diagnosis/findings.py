@@ -4,7 +4,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from neutrino.diagnosis import host_findings, machine_problems, object_problems, server_problems
-from neutrino.diagnosis.facts import BINDING_FAILED, FEED_PROCESS, Disk, Facts, NamedObject
+from neutrino.diagnosis.facts import (
+    BINDING_FAILED,
+    DRIVERS_NOT_READY,
+    FEED_PROCESS,
+    Disk,
+    Facts,
+    NamedObject,
+    ProcessRow,
+)
 from neutrino.diagnosis.problems import SEVERITIES, Finding, Problem
 
 FULL_DISK: Final = 2**20  # bytes: SQLite may have a little room in its log, and soon has not
@@ -56,10 +64,26 @@ def _processes(facts: Facts) -> Iterator[Finding]:
     running = [process for process in facts.processes if facts.is_running(process)]
     if facts.agents and not any(process.kind == FEED_PROCESS for process in running):
         yield server_problems.FEED_STOPPED("no feed process runs", "feed")
+    yield from _drivers(running)
     releases = sorted({process.release for process in running})
     if len(releases) > 1:
         text = f"the servers run different releases: {', '.join(releases)}"
         yield server_problems.RELEASES_DIFFER(text, "server_process")
+
+
+def _drivers(running: Sequence[ProcessRow]) -> Iterator[Finding]:
+    """Mechanism drivers that are not ready: each process has its own, and those of a server mostly fail alike."""
+    found: dict[tuple[str, str, str], list[ProcessRow]] = {}
+    for process in running:
+        reasons = process.details.get(DRIVERS_NOT_READY)
+        for name, reason in sorted(reasons.items()) if isinstance(reasons, dict) else ():
+            found.setdefault((process.host, name, str(reason)), []).append(process)
+    for (host, name, reason), processes in found.items():
+        number = sum(process.host == host for process in running)
+        text = (
+            f"mechanism driver {name} is not initialised in {len(processes)} of {number} processes on {host}: {reason}"
+        )
+        yield server_problems.DRIVER_NOT_READY(text, "server_process", processes[0].id, host, server=host)
 
 
 # --- objects ----------------------------------------------------------------------------------------------------------

@@ -91,6 +91,12 @@ RELEASES_DIFFER = Problem(
     "Complete the upgrade of all servers.",
     WARNING,
 )
+DRIVER_NOT_READY = Problem(
+    "driver-not-ready",
+    "Changes that the driver has to take part in are refused (MechanismDriverError), and it binds no port.",
+    "See the reason, and the log of {server} for more: often the equipment or its controller is away, or the driver's "
+    "options are wrong. It is tried again every 30 s; one that hangs needs a restart of the server.",
+)
 SERVICE_PROBLEM = Problem(
     "service-problem", "As stated by neutrino status, which has the whole list.", "As stated by neutrino status."
 )

@@ -55,6 +55,14 @@ CONNECTIONS: Final = Gauge(
     by_process=True,
 )
 
+DRIVERS_NOT_READY: Final = Gauge(
+    "neutrino_drivers_not_ready",
+    "Processes in which a mechanism driver is not initialised: its changes are refused.",
+    _SERVER,
+    ("driver",),
+    by_process=True,
+)
+
 # --- the feed ---------------------------------------------------------------------------------------------------------
 
 POSITION: Final = Gauge(

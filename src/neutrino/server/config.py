@@ -283,8 +283,8 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             default=120.0,
             min=0.0,
             max=240.0,
-            help="Seconds after which a call of a mechanism driver written for Neutron is given up, other than of a "
-            "precommit; 0: never.",
+            help="Seconds after which a call of a mechanism driver written for Neutron is given up, of a precommit at "
+            "most 30; 0: never.",
         ),
         cfg.ListOpt("physical_network_mtus", default=[], help="MTU of single physical networks, as name:mtu."),
         cfg.IntOpt("path_mtu", default=0, min=0, help="The largest packet that the tunnels' underlay carries."),

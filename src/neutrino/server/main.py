@@ -19,7 +19,7 @@ from neutrino import logs, private
 from neutrino.configuration import findings
 from neutrino.configuration.options import Configuration
 from neutrino.diagnosis.facts import API_PROCESS
-from neutrino.metrics.catalog import CONNECTIONS
+from neutrino.metrics.catalog import CONNECTIONS, DRIVERS_NOT_READY
 from neutrino.metrics.process import start_worker
 from neutrino.server import config, features
 from neutrino.server.access import tags
@@ -131,7 +131,10 @@ def assemble(conf: Configuration) -> Server:
         routes, authentication, max_body=max_body, typed=noauth, public=public, compress_from=conf.compress_from
     )
     stop = threading.Event()
-    process = ServerProcess(db, conf.host, API_PROCESS, lambda: {"threads": config.api_threads(conf)})
+    mechanisms = core.operations.mechanisms
+    process = ServerProcess(
+        db, conf.host, API_PROCESS, lambda: {"threads": config.api_threads(conf), **mechanisms.details()}
+    )
 
     def close() -> None:
         stop.set()
@@ -238,6 +241,7 @@ def _start_metrics(server: Server) -> None:
     except OSError as error:
         LOG.warning("no metrics of this process, as %s cannot be written: %s", directory, error.strerror or error)
     CONNECTIONS.watch(server.db.connections)
+    DRIVERS_NOT_READY.watch(server.core.operations.mechanisms.measures)
 
 
 def application(server: Server) -> WSGIApplication:

@@ -130,8 +130,10 @@ class Fabric(api.MechanismDriver):
 class Leaf(api.MechanismDriver):
     vif_details = MappingProxyType({"leaf": "1"})
 
+    held = threading.Event()
+
     def initialize(self):
-        self.held = threading.Event()
+        pass
 
     @property
     def connectivity(self):
@@ -150,6 +152,11 @@ class Leaf(api.MechanismDriver):
                     context._plugin_context, port["id"], resources.PORT, COMPONENT
                 )
                 return
+
+    def create_port_precommit(self, context):
+        if context.current["name"] == "dynamic":
+            segment = {api.NETWORK_TYPE: constants.TYPE_VLAN, api.PHYSICAL_NETWORK: cfg.CONF.fabric.physical_network}
+            log(method="precommit segment", made=context.allocate_dynamic_segment(segment)["segmentation_id"])
 
     def update_port_precommit(self, context):
         self._misbehave(context.current, "update_port_precommit")
@@ -175,7 +182,11 @@ class Leaf(api.MechanismDriver):
         if port["name"] == f"raise-{method}":
             raise RuntimeError("the switch is on fire")
         if port["name"] == f"hang-{method}":
-            self.held.wait(60)
+            Leaf.held.wait(60)
+            try:
+                provisioning_blocks.add_provisioning_component(None, port["id"], resources.PORT, "LATE")
+            except Exception as error:
+                log(method="late", error=f"{type(error).__name__}: {error}")
         if port["name"] == f"session-{method}":
             n_context.get_admin_context().session.begin()
         if port["name"] == f"unknown-{method}":
@@ -193,6 +204,9 @@ class Starting(api.MechanismDriver):
             raise RuntimeError("no answer from the controller")
         if wanted == "hang":
             threading.Event().wait(60)
+
+    def create_network_precommit(self, context):
+        log(method="create_network_precommit", name="starting")
 
     def create_network_postcommit(self, context):
         log(method="create_network_postcommit", name="starting")

@@ -444,12 +444,14 @@ def run(conf: Configuration, ready: Callable[[], object] = lambda: None, *, alon
     if notifier is not None:
         backend = replace(backend, services=replace(backend.services, publish=notifier.publish))
     server = FeedServer(db, Credentials(db), host_reports(backend), options, features.sources())
-    process = ServerProcess(db, conf.host, FEED_PROCESS, server.describe)
+    mechanisms = backend.services.core.operations.mechanisms
+    process = ServerProcess(db, conf.host, FEED_PROCESS, lambda: {**server.describe(), **mechanisms.details()})
     process.start()
     try:
         server.on_listening = ready
         server.on_changed_hosts = process.soon
         with cloud_metrics.serving(conf, db, alone=alone):
+            metrics.DRIVERS_NOT_READY.watch(mechanisms.measures)
             asyncio.run(_serve(server))
     finally:
         process.stop()

@@ -23,6 +23,9 @@ A driver that needs the levels of bindings (`DriverContext.levels`), which take 
 A driver whose agents enforce QoS policies declares the types of rules in an attribute `qos: QosSupport`. One whose
 agents report what they guarantee for Placement has an attribute `providers: ResourceProviders`.
 
+A driver that may be not ready, as one whose equipment is away, has a method `not_ready() -> str`: why, or an empty text.
+`neutrino status` shows it.
+
 A precommit runs inside the transaction, must be quick and refuses the change by raising; it reads and writes the database
 with `context.tx`. A postcommit runs after the commit and may call equipment. When a postcommit of a create raises, the
 object is deleted again and the client gets an error; on update and delete the client gets the error and the change stays.

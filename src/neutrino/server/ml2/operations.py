@@ -19,6 +19,7 @@ from functools import cache
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from neutrino.diagnosis.facts import DRIVERS_NOT_READY
 from neutrino.model.objects import Object, Values
 from neutrino.server import errors
 from neutrino.server.db import tables as t
@@ -48,6 +49,19 @@ class Mechanisms:
         self.drivers = drivers
         self._reads_levels = any(getattr(driver, "reads_levels", False) for driver in drivers.values())
         self._methods = cache(self._find_methods)  # every write asks whether some driver is notified
+
+    def not_ready(self) -> dict[str, str]:
+        """The drivers that can say whether they are ready, each with why it is not; empty if it is."""
+        return {name: driver.not_ready() for name, driver in self.drivers.items() if hasattr(driver, "not_ready")}
+
+    def details(self) -> Object:
+        """For the row of this process, and so for the status."""
+        reasons = {name: reason for name, reason in self.not_ready().items() if reason}
+        return {DRIVERS_NOT_READY: reasons} if reasons else {}
+
+    def measures(self) -> dict[tuple[str, ...], float]:
+        """For metrics: 1 for a driver that is not ready."""
+        return {(name,): float(bool(reason)) for name, reason in self.not_ready().items()}
 
     def _find_methods(self, name: str) -> list[tuple[str, Callable[[DriverContext], None]]]:
         return [(key, getattr(driver, name)) for key, driver in self.drivers.items() if hasattr(driver, name)]

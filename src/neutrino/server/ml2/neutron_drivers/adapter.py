@@ -17,7 +17,7 @@ from oslo_config import cfg
 from neutrino.model.objects import Values
 from neutrino.server.ml2.driver_api import Bound, Continue, DriverContext, PortToBind, Segment
 from neutrino.server.ml2.neutron_drivers import callbacks, reading, runtime
-from neutrino.server.ml2.neutron_drivers.calls import Hanging, run, run_bounded
+from neutrino.server.ml2.neutron_drivers.calls import Hanging, failure, run, run_bounded
 from neutrino.server.ml2.neutron_drivers.contexts import (
     NetworkContext,
     PortContext,
@@ -32,6 +32,8 @@ LOG = logging.getLogger(__name__)
 KINDS = ("network", "subnet", "port")
 OPERATIONS = ("create", "update", "delete")
 PHASES = ("precommit", "postcommit")
+PRECOMMIT_SECONDS = 30.0
+MAX_REASON = 300  # characters
 CALLBACKS = "neutron_lib.callbacks"  # instead of a driver's name, in calls of all that subscribe
 
 
@@ -47,6 +49,7 @@ class Adapted:
         self._seconds = float(conf.ml2.driver_timeout)
         self._made: Any = None
         self._is_ready = self._hangs = False
+        self._reason = ""  # why it is not ready
         self._lock = threading.Lock()
         self._server: runtime.Runtime | None = None
         self._publishes = False
@@ -77,12 +80,20 @@ class Adapted:
     def attach(self, server: runtime.Runtime) -> None:
         self._server = server
 
-    def begin(self) -> None:
-        """In a process that starts. A driver that fails is tried again when it is needed."""
+    def begin(self) -> bool:
+        """In a process that starts; whether it is worth another attempt later. One that is needed is tried again too."""
+        earlier = self._reason
         try:
             self.wrapped  # noqa: B018
         except Exception:
-            LOG.exception("mechanism driver %s is not initialised: its changes will be refused until it is", self.name)
+            if self._reason != earlier:
+                text = "mechanism driver %s is not initialised: its changes will be refused until it is"
+                LOG.exception(text, self.name)
+        return not self._is_ready and not self._hangs
+
+    def not_ready(self) -> str:
+        """Why the driver of this process is not initialised; empty if it is, or was not tried yet."""
+        return "" if self._is_ready else self._reason
 
     @property
     def wrapped(self) -> Any:
@@ -91,11 +102,15 @@ class Adapted:
             if not self._is_ready:
                 call = self._call("initialize", "the process")
                 if self._hangs:  # it is ready if it returns one day; a second call beside it would do harm
-                    raise Hanging(f"{call} has not returned")
+                    raise failure(call) from Hanging(f"{call} has not returned")
                 try:
                     run_bounded(call, self._seconds, self._initialize)
-                except Hanging:
-                    self._hangs = True
+                except Exception as error:
+                    self._hangs = isinstance(error, Hanging)
+                    cause = error.__cause__ or error
+                    self._reason = " ".join(f"{type(cause).__name__}: {cause}".split())[:MAX_REASON]
+                    if self._hangs:
+                        raise failure(call) from error
                     raise
             return self._made
 
@@ -152,10 +167,8 @@ class Adapted:
         self._in_time(self._call(method, key, tx=context.tx), work, *args)
 
     def _in_time(self, call: runtime.Call, work: Callable[..., Any], *args: Any) -> None:
-        if call.tx is not None:  # in the thread of the transaction
-            run(call, work, *args)
-        else:
-            run_bounded(call, self._seconds, work, *args)
+        # A transaction holds locks, so a precommit has less time.
+        run_bounded(call, self._seconds if call.tx is None else min(self._seconds, PRECOMMIT_SECONDS), work, *args)
 
     # --- binding ------------------------------------------------------------------------------------------------------
 

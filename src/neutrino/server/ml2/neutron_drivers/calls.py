@@ -25,7 +25,7 @@ class _Result:
 
 
 def run(call: Call, method: Callable[..., Any], *args: Any) -> Any:
-    """In this thread, and in its transaction if there is one."""
+    """In this thread."""
     token = CALL.set(call)
     try:
         return method(*args)
@@ -34,13 +34,21 @@ def run(call: Call, method: Callable[..., Any], *args: Any) -> Any:
     except Exception as error:
         if call.tx is not None:  # of the others, those who called them log the failure
             LOG.exception("%s failed", call)
-        raise errors.MechanismDriverError(method=f"{call.method} of {call.object_id}", drivers=call.driver) from error
+        raise failure(call) from error
     finally:
         CALL.reset(token)
 
 
+def failure(call: Call) -> errors.MechanismDriverError:
+    return errors.MechanismDriverError(method=f"{call.method} of {call.object_id}", drivers=call.driver)
+
+
 def run_bounded(call: Call, seconds: float, method: Callable[..., Any], *args: Any) -> Any:
-    """In a thread of its own, for at most so many seconds; 0: in this thread, for as long as it takes."""
+    """In a thread of its own, for at most so many seconds; 0: in this thread, for as long as it takes.
+
+    The thread of a precommit, which holds the transaction, only waits meanwhile. When it goes on, the driver cannot use
+    the transaction any more.
+    """
     if not seconds:
         return run(call, method, *args)
     result = _Result()
@@ -56,8 +64,10 @@ def run_bounded(call: Call, seconds: float, method: Callable[..., Any], *args: A
     context = contextvars.copy_context()  # with the request's id, for the log
     threading.Thread(target=context.run, args=(work,), daemon=True, name=f"driver {call.driver}").start()
     if not result.done.wait(seconds):
+        call.fence.close()
         LOG.error("%s has not returned after %s s ([ml2] driver_timeout): given up", call, seconds)
-        raise Hanging(f"{call} has not returned after {seconds:g} s ([ml2] driver_timeout)")
+        late = Hanging(f"{call} has not returned after {seconds:g} s ([ml2] driver_timeout)")
+        raise late if call.tx is None else failure(call) from late
     if result.error is not None:
         raise result.error
     return result.value

@@ -1,6 +1,8 @@
 """Loads drivers written for Neutron, with Neutron's modules, options and plugins around them. Needs neutron-lib."""
 
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 
 from neutron_lib.plugins import constants, directory
@@ -14,6 +16,7 @@ from neutrino.server.ml2.neutron_drivers.adapter import Adapted
 from neutrino.server.ml2.neutron_drivers.plugin import CorePlugin
 
 PLUGIN = CorePlugin()  # the directory keeps a weak reference
+RETRY_SECONDS = 30.0
 _of_libraries = set[Option]()  # options that were there before the first driver was imported
 
 
@@ -79,8 +82,17 @@ def begin(server: runtime.Runtime) -> Callable[[], None]:
 
     def start() -> None:
         runtime.begin(server)
-        for driver in drivers:
-            driver.begin()
+        failed = [driver for driver in drivers if driver.begin()]
         callbacks.process_begins()
+        if failed:
+            about = server, failed
+            threading.Thread(target=_keep_trying, args=about, daemon=True, name="drivers").start()
 
     return start
+
+
+def _keep_trying(server: runtime.Runtime, drivers: Sequence[Adapted]) -> None:
+    """Until all are initialised, so that what they miss ends without a request that needs them."""
+    while drivers and runtime.is_current(server):
+        time.sleep(RETRY_SECONDS)
+        drivers = [driver for driver in drivers if driver.begin()]

@@ -28,18 +28,18 @@ MAX_COMPONENT = 32  # characters of a provisioning component
 @contextmanager
 def _connection() -> Iterator[Connection]:
     """Of the transaction of a precommit, which sees its rows, or one to read."""
-    tx = transaction()
-    if tx is not None:
-        yield tx.connection
-        return
+    with transaction() as tx:
+        if tx is not None:
+            yield tx.connection
+            return
     with current().db.read() as connection:
         yield connection
 
 
 def _write(work: Callable[[Transaction], R]) -> R:
-    tx = transaction()
-    if tx is not None:
-        return work(tx)
+    with transaction() as tx:
+        if tx is not None:
+            return work(tx)
     db = current().db
 
     def attempt() -> R:
@@ -108,7 +108,8 @@ def segments(*, dynamic: bool | None = None, **filters: Any) -> list[Object]:
 
 def allocate_dynamic_segment(network_id: str, wanted: Mapping[str, Any]) -> Object:
     asked = Segment(wanted["network_type"], wanted.get("physical_network"), wanted.get("segmentation_id"))
-    made = current().segments.allocate(network_id, asked, transaction())
+    with transaction() as tx:
+        made = current().segments.allocate(network_id, asked, tx)
     return {
         "id": made.id,
         "network_type": made.network_type,
@@ -119,7 +120,8 @@ def allocate_dynamic_segment(network_id: str, wanted: Mapping[str, Any]) -> Obje
 
 
 def release_dynamic_segment(segment_id: str) -> None:
-    current().segments.release(segment_id, transaction())
+    with transaction() as tx:
+        current().segments.release(segment_id, tx)
 
 
 # --- trunks -----------------------------------------------------------------------------------------------------------

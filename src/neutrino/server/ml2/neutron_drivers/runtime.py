@@ -4,7 +4,9 @@
 where it comes from.
 """
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -41,6 +43,30 @@ class Runtime:
         return self.operations.mechanisms
 
 
+class GivenUp(Exception):
+    """A precommit that has not returned in time goes on, and uses its transaction, which has been rolled back."""
+
+
+class Fence:
+    """Keeps a call that has been given up out of its transaction: a connection is for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._is_closed = False
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        with self._lock:
+            if self._is_closed:
+                raise GivenUp(f"{where()} was given up: its transaction is closed")
+            yield
+
+    def close(self) -> None:
+        """Waits for a statement that is being executed."""
+        with self._lock:
+            self._is_closed = True
+
+
 @dataclass(frozen=True)
 class Call:
     """One call of a driver's method."""
@@ -53,6 +79,7 @@ class Call:
     # The port that is being bound, whose row may not exist yet: components are kept for the write of the binding.
     binding: str = ""
     components: list[str] = field(default_factory=list)
+    fence: Fence = field(default_factory=Fence)
 
     def __str__(self) -> str:
         return f"driver {self.driver}, {self.method} of {self.object_id}"
@@ -65,6 +92,10 @@ _servers: list[Runtime] = []
 def begin(runtime: Runtime) -> None:
     """Make a server the one of this process."""
     _servers[:] = [runtime]
+
+
+def is_current(runtime: Runtime) -> bool:
+    return _servers == [runtime]
 
 
 def current() -> Runtime:
@@ -96,9 +127,15 @@ def components_of_call(port_id: str) -> list[str] | None:
     return call.components if call is not None and call.binding == port_id else None
 
 
-def transaction() -> Transaction | None:
+@contextmanager
+def transaction() -> Iterator[Transaction | None]:
+    """The transaction of the running call, if it is a precommit that has not been given up."""
     call = CALL.get()
-    return call.tx if call is not None else None
+    if call is None or call.tx is None:
+        yield None
+        return
+    with call.fence.inside():
+        yield call.tx
 
 
 def matching(rows: Sequence[dict[str, Any]], filters: "dict[str, Any] | None") -> list[dict[str, Any]]:
