@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from neutrino.configuration.options import Configuration
-from neutrino.server.events.keystone import is_configured, session_from_conf
+from neutrino.server.events.keystone import forget_catalogue, is_configured, session_from_conf
 
 SECTION = "placement"
 REPORTS = "placement"  # the service plugin by which hosts' resources are reported
@@ -79,6 +79,7 @@ def caller(
                 raise_exc=False,
             )
         except exceptions.ClientException as why:
+            forget_catalogue(session, why)
             raise Unavailable(f"{service_type}: {why}") from why
         try:
             return PlacementResponse(answer.status_code, answer.json() if answer.content else None)

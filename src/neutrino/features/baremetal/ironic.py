@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from neutrino.configuration.options import Configuration
-from neutrino.server.events.keystone import session_from_conf
+from neutrino.server.events.keystone import forget_catalogue, session_from_conf
 
 GROUP = "ironic"
 VERSION = "1.34"  # the first in which ports have a physical network
@@ -75,6 +75,7 @@ def ports_from_conf(conf: Configuration) -> ReadPorts:
                 raise_exc=False,
             )
         except exceptions.ClientException as why:
+            forget_catalogue(session, why)
             raise Unavailable(str(why)) from why
         if answer.status_code != 200:
             raise Unavailable(f"{path}: HTTP {answer.status_code}")

@@ -15,6 +15,7 @@ from oslo_config import cfg
 from neutrino.errors import RefusedToStart
 from neutrino.features.dns.driver_api import ForeignRecords, Incomplete, RecordSet, Refused, Unreachable
 from neutrino.model.objects import Object, Values
+from neutrino.server.events.keystone import forget_catalogue
 
 GROUP = "designate"
 REQUEST_TIMEOUT = 20.0
@@ -224,11 +225,10 @@ def keystone_call(conf: cfg.ConfigOpts) -> Call:
                 endpoint_override=base,
                 endpoint_filter=endpoint,
             )
-        except exceptions.EndpointNotFound as why:
-            session.invalidate()  # the catalogue is in the token: a new one may contain Designate
-            raise Unreachable(f"Designate has no public endpoint: {why}") from why
         except exceptions.ClientException as why:
-            raise Unreachable(str(why)) from why
+            forget_catalogue(session, why)
+            missing = isinstance(why, exceptions.EndpointNotFound)
+            raise Unreachable(f"Designate has no public endpoint: {why}" if missing else str(why)) from why
         try:
             return Answer(response.status_code, msgspec.json.decode(response.content, type=Object))
         except msgspec.MsgspecError:  # an empty response, or an error page

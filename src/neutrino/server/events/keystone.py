@@ -34,3 +34,11 @@ def session_from_conf(conf: cfg.ConfigOpts, group: str, purpose: str) -> Any:
     if session.timeout is None:
         session.timeout = REQUEST_TIMEOUT
     return session
+
+
+def forget_catalogue(session: Any, error: Exception) -> None:
+    """After a failure: the catalogue is in the token, and a new one may have a service that was added or has moved."""
+    from keystoneauth1 import exceptions
+
+    if isinstance(error, exceptions.EndpointNotFound | exceptions.ConnectFailure):
+        session.invalidate()

@@ -25,7 +25,7 @@ from neutrino.configuration.options import Configuration
 from neutrino.model.objects import Object, Values
 from neutrino.server.api.resources.port import COMPUTE_OWNER
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
-from neutrino.server.events.keystone import is_configured, session_from_conf
+from neutrino.server.events.keystone import forget_catalogue, is_configured, session_from_conf
 
 LOG = logging.getLogger(__name__)
 
@@ -234,11 +234,11 @@ def keystone_poster(conf: Configuration) -> Post:
                 user_agent="neutrino",
                 raise_exc=False,
             )
-        except exceptions.EndpointNotFound as why:
-            session.invalidate()  # the catalog is in the token: a new one may contain Nova
-            raise NovaUnavailable(f"Nova has no {conf.nova.endpoint_type} endpoint: {why}") from why
         except exceptions.ClientException as why:
-            raise NovaUnavailable(str(why)) from why
+            forget_catalogue(session, why)
+            missing = isinstance(why, exceptions.EndpointNotFound)
+            reason = f"Nova has no {conf.nova.endpoint_type} endpoint: {why}" if missing else str(why)
+            raise NovaUnavailable(reason) from why
         answer = NovaAnswer(response.status_code, request_id=request_id)
         with contextlib.suppress(msgspec.MsgspecError):  # an error page has no events
             answer.events = msgspec.json.decode(response.content, type=_Body).events
