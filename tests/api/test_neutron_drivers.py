@@ -159,6 +159,24 @@ def test_a_driver_reads_the_trunk_of_a_port(admin: Api, server: Server, tmp_path
     assert line["segments"] == 2, "with the dynamic one"
 
 
+def test_trunks_that_come_and_go_are_published(admin: Api, server: Server, tmp_path: Path) -> None:
+    def trunk(network: Any) -> tuple[str, str]:
+        subport = {"port_id": admin.port(admin.network())["id"], "segmentation_type": "vlan", "segmentation_id": 7}
+        parent = admin.port(network)
+        made = admin.post("/trunks", {"trunk": {"port_id": parent["id"], "sub_ports": [subport]}}).expect(201)
+        return made.body["trunk"]["id"], parent["id"]
+
+    def published(key: str) -> list[Any]:
+        return [(line["method"], line["port"], line["tags"]) for line in log(tmp_path, id=key) if "port" in line]
+
+    network = admin.network()
+    deleted, cascaded = trunk(network), trunk(network)
+    admin.delete(f"/trunks/{deleted[0]}").expect(204)
+    admin.delete(f"/networks/{network['id']}?cascade=true").expect(204)
+    for key, parent in (deleted, cascaded):
+        assert published(key) == [("trunk after_create", parent, [7]), ("trunk after_delete", parent, [7])]
+
+
 def test_objects_have_the_attributes_that_the_api_shows(admin: Api, server: Server, tmp_path: Path) -> None:
     network = admin.network()
     subnet = admin.subnet(network, cidr="192.0.2.0/24")

@@ -21,6 +21,8 @@ def install(name: str, directory: Path) -> Path:
     project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
     for module in source.glob("*.py"):
         shutil.copy(module, target)
+    for package in source.glob("*/__init__.py"):
+        shutil.copytree(package.parent, target / package.parent.name, ignore=shutil.ignore_patterns("__pycache__"))
     info = target / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")

@@ -88,8 +88,9 @@ def port_with(cloud: Cloud, network: str, policy: str = "") -> Iterator[str]:
 
 @contextmanager
 def server_with(cloud: Cloud, name: str, *ports: str, host: str = "") -> Iterator[Server]:
-    """A server with these ports, which may be still in BUILD."""
-    server = create(cloud, name, host=host, networks=[{"port": port} for port in ports])
+    """A server with these ports, or one without minimums, which may be still in BUILD."""
+    networks = {"networks": [{"port": port} for port in ports]} if ports else {}
+    server = create(cloud, name, host=host, **networks)
     try:
         yield server
     finally:

@@ -50,7 +50,8 @@ def check_bandwidth_ports(cloud: Cloud) -> str:
         }
         expect_allocations(server, wanted, "ports on two uplinks")
         here, there = server.host, next(host for host in cloud.hosts if host != server.host)
-        with running(cloud, "no-room", host=here) as full:
+        with server_with(cloud, "no-room", host=here) as full:
+            full.wait_for("ACTIVE")
             _expect_refused(full, later)
         with running(cloud, "room", host=there) as other:
             cloud.connect(*DEMO).compute.create_server_interface(other.id, port_id=later)

@@ -229,4 +229,5 @@ class NetworkHostedByDHCPAgent(Conflict): template = "DHCP agent {agent_id} alre
 class NetworkNotHostedByDhcpAgent(Conflict): template = "DHCP agent {agent_id} does not serve network {network_id}."
 # A postcommit failed; a create has been undone.
 class MechanismDriverError(Conflict): template = "{method} failed in mechanism drivers: {drivers}."
+class ExtensionDriverError(Conflict): template = "{method} failed in extension driver {driver}."
 # fmt: on

@@ -59,6 +59,14 @@ class Fabric(api.MechanismDriver):
     def deleted(self, resource, event, trigger, payload=None):
         log(method=event, id=payload.resource_id, name=payload.latest_state["name"])
 
+    @registry.receives(resources.TRUNK, [events.AFTER_CREATE, events.AFTER_DELETE])
+    @registry.receives(resources.SUBPORTS, [events.AFTER_DELETE])
+    def trunk_changed(self, resource, event, trigger, payload=None):
+        trunk = payload.states[0]
+        subports = payload.metadata.get("subports", trunk.sub_ports)
+        tags = [one.segmentation_id for one in subports]
+        log(method=f"{resource} {event}", id=payload.resource_id, port=trunk.port_id, tags=tags)
+
     @registry.receives(resources.ROUTER, [events.AFTER_CREATE])
     def router_created(self, resource, event, trigger, payload=None):
         raise AssertionError("never published")

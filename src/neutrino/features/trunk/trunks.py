@@ -72,6 +72,8 @@ class Trunks(Collection):
                 followers.new_subport(tx, port)
             tx.insert(trunks, [as_row(trunks, {**trunk, "generation": 0, "failed_host": ""}) for trunk in made], limits)
             tx.insert(trunk_subports, [_row(trunk["id"], one) for trunk in made for one in trunk["sub_ports"]])
+            for trunk in made:
+                tx.after_commit(self._operations.announce, "trunk", "create", trunk, trunk["sub_ports"])
         return made
 
     @retried
@@ -83,8 +85,12 @@ class Trunks(Collection):
                 raise errors.TrunkInUse(trunk_id=key)
             released = self._followers.released(connection, [one["port_id"] for one in before["sub_ports"]])
         with self._operations.write([], released) as tx:
-            followers.claim(tx, key, before["generation"])
-            sharing.delete_object(tx, trunks, before)
+            self._delete(tx, before)
+
+    def _delete(self, tx: Transaction, before: Object) -> None:
+        followers.claim(tx, before["id"], before["generation"])
+        sharing.delete_object(tx, trunks, before)
+        tx.after_commit(self._operations.announce, "trunk", "delete", before, before["sub_ports"])
 
     # --- its subports ---------------------------------------------------------------------------------------------
 
@@ -173,12 +179,8 @@ class Trunks(Collection):
         _check_managed(before)
         elsewhere = [one["port_id"] for one in before["sub_ports"] if one["port_id"] not in here]
 
-        def write(tx: Transaction) -> None:
-            followers.claim(tx, key, before["generation"])
-            sharing.delete_object(tx, trunks, before)
-
         released = self._followers.released(connection, elsewhere)
-        return Release([PendingWrite(NO_EVENT, write), *released], [removed])
+        return Release([PendingWrite(NO_EVENT, lambda tx: self._delete(tx, before)), *released], [removed])
 
     def _release_subports(self, connection: Connection, key: str, here: set[str], permit: Permit) -> Release:
         before = self._get_again(connection, key)
@@ -194,6 +196,8 @@ class Trunks(Collection):
             )
             tx.change(gone, rows=len(here))
             tx.log(trunks, before, changed={"sub_ports": (before["sub_ports"], left)})
+            members = [one for one in before["sub_ports"] if one["port_id"] in here]
+            tx.after_commit(self._operations.announce, "subports", "delete", before, members)
 
         return Release([PendingWrite(NO_EVENT, write)], [removed])
 

@@ -28,7 +28,7 @@ class Extensions:
     """All extension drivers, in the order of the configuration."""
 
     def __init__(self, drivers: Sequence[Any]) -> None:
-        self._drivers = drivers
+        self.drivers = drivers
         self._by_kind: dict[str, dict[str, Attribute]] = {kind: {} for kind in TABLES}
         rules: dict[str, str] = {}
         for driver in drivers:
@@ -85,7 +85,7 @@ class Extensions:
             method(tx, current)
 
     def _methods(self, name: str) -> list[Callable[..., Any]]:
-        return [getattr(driver, name) for driver in self._drivers if hasattr(driver, name)]
+        return [getattr(driver, name) for driver in self.drivers if hasattr(driver, name)]
 
 
 def _default(attribute: Attribute) -> object:

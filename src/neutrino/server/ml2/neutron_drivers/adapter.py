@@ -150,11 +150,11 @@ class Adapted:
         call = self._call(f"{phase} of {context.operation}_{context.kind}", context.current["id"], tx=context.tx)
         self._in_time(replace(call, driver=CALLBACKS), callbacks.publish, phase, context)
 
-    def subports_changed(self, kind: str, happened: str, trunk: Values, subports: Sequence[Values]) -> None:
+    def trunk_changed(self, kind: str, happened: str, trunk: Values, subports: Sequence[Values]) -> None:
         """A listener of the core (`Operations.announce`)."""
-        if kind == "subports":
-            call = self._call(f"{happened}_subports", trunk["id"])
-            self._in_time(replace(call, driver=CALLBACKS), callbacks.publish_subports, happened, trunk, subports)
+        if kind in callbacks.OF_TRUNKS:
+            call = self._call(f"{happened}_{kind}", trunk["id"])
+            self._in_time(replace(call, driver=CALLBACKS), callbacks.publish_trunk, kind, happened, trunk, subports)
 
     def _completed(self, context: DriverContext) -> DriverContext:
         """With what is computed for a bound port, for calls that may configure equipment with it."""

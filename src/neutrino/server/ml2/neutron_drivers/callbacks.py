@@ -29,8 +29,9 @@ EVENTS = {
 PUBLISHED = {
     (resource, event) for resource in RESOURCES.values() for phase in EVENTS.values() for event in phase.values()
 }
-SUBPORTS = {"create": events.AFTER_CREATE, "delete": events.AFTER_DELETE}
-PUBLISHED |= {(resources.SUBPORTS, event) for event in SUBPORTS.values()}
+OF_TRUNKS = {"trunk": resources.TRUNK, "subports": resources.SUBPORTS}
+AFTER = {"create": events.AFTER_CREATE, "delete": events.AFTER_DELETE}
+PUBLISHED |= {(resource, event) for resource in OF_TRUNKS.values() for event in AFTER.values()}
 PUBLISHED |= {(resource, events.AFTER_INIT) for resource in (resources.PROCESS, resources.TRUNK_PLUGIN)}
 _subscribed = set[tuple[str, str]]()  # resources and events, of this process
 _subscribe: Callable[..., None] = registry.subscribe
@@ -63,15 +64,20 @@ class TrunkPlugin:
         self.registered_drivers[driver.name] = driver
 
 
-def publish_subports(happened: str, trunk: Values, subports: Sequence[Values]) -> None:
-    """Tell subscribers of subports that have come to a trunk, or gone. What they raise is logged."""
+def publish_trunk(kind: str, happened: str, trunk: Values, subports: Sequence[Values]) -> None:
+    """Tell subscribers of a trunk that was created or deleted, or of subports that have come to one, or gone.
+
+    What they raise is logged.
+    """
+    several = [SubPort({**one, "trunk_id": trunk["id"]}) for one in subports]
+    shown = {**trunk, "sub_ports": [SubPort({**one, "trunk_id": trunk["id"]}) for one in trunk["sub_ports"]]}
     payload = events.DBEventPayload(
         neutron_context.get_admin_context(),
         resource_id=trunk["id"],
-        states=(Trunk(trunk),),
-        metadata={"subports": [SubPort({**one, "trunk_id": trunk["id"]}) for one in subports]},
+        states=(Trunk(shown),),
+        metadata={"subports": several} if kind == "subports" else {},
     )
-    registry.publish(resources.SUBPORTS, SUBPORTS[happened], TRUNK_PLUGIN, payload=payload)
+    registry.publish(OF_TRUNKS[kind], AFTER[happened], TRUNK_PLUGIN, payload=payload)
 
 
 TRUNK_PLUGIN = TrunkPlugin()

@@ -34,12 +34,12 @@ def run(call: Call, method: Callable[..., Any], *args: Any) -> Any:
     except Exception as error:
         if call.tx is not None:  # of the others, those who called them log the failure
             LOG.exception("%s failed", call)
-        raise failure(call) from error
+        raise (call.error_of or failure)(call, error) from error
     finally:
         CALL.reset(token)
 
 
-def failure(call: Call) -> errors.MechanismDriverError:
+def failure(call: Call, error: Exception | None = None) -> errors.MechanismDriverError:
     return errors.MechanismDriverError(method=f"{call.method} of {call.object_id}", drivers=call.driver)
 
 

@@ -14,13 +14,14 @@ from neutrino.errors import RefusedToStart
 if TYPE_CHECKING:
     from neutrino.server.db.session import Database
     from neutrino.server.hosts.registry import Registry
+    from neutrino.server.ml2.networks import Networks
     from neutrino.server.ml2.operations import Operations
+    from neutrino.server.ml2.segments import Segments
 
 EXTRA = "neutron-drivers"  # of pip install neutrino[…]
 
 NOT_ADAPTED = {
     "type_drivers": "keeps its allocations in Neutron's database",
-    "extension_drivers": "keeps the values of its attributes in Neutron's database",
 }
 
 
@@ -40,18 +41,25 @@ def load(conf: cfg.ConfigOpts, kind: str, name: str) -> Any:
         raise RefusedToStart(f"{label}, and {NOT_ADAPTED[kind]}, which is not here (docs/design/neutron-drivers.md)")
     if importlib.util.find_spec("neutron_lib") is None:
         raise RefusedToStart(f"{label} and needs neutron-lib: pip install 'neutrino[{EXTRA}]'")
-    from neutrino.server.ml2.neutron_drivers.load import adapted
+    from neutrino.server.ml2.neutron_drivers.load import adapted, adapted_extension
 
-    return adapted(conf, point)
+    return (adapted_extension if kind == "extension_drivers" else adapted)(conf, point)
 
 
 def attached(
-    conf: cfg.ConfigOpts, db: "Database", registry: "Registry", operations: "Operations", *parts: Any
+    conf: cfg.ConfigOpts,
+    db: "Database",
+    registry: "Registry",
+    operations: "Operations",
+    segments: "Segments",
+    networks: "Networks",
+    *parts: Any,
 ) -> Callable[[], object]:
     """Give drivers written for Neutron the server; returns what a process of it calls when it starts."""
-    if not any(getattr(driver, "is_of_neutron", False) for driver in operations.mechanisms.drivers.values()):
+    drivers = (*operations.mechanisms.drivers.values(), *networks.extensions.drivers)
+    if not any(getattr(driver, "is_of_neutron", False) for driver in drivers):
         return lambda: None
     from neutrino.server.ml2.neutron_drivers.load import begin
     from neutrino.server.ml2.neutron_drivers.runtime import Runtime
 
-    return begin(Runtime(conf, db, registry, operations, *parts))
+    return begin(Runtime(conf, db, registry, operations, segments, networks, *parts))

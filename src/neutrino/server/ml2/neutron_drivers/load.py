@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
+from typing import TypeVar
 
 from neutron_lib.plugins import constants, directory
 from oslo_config import cfg
@@ -13,15 +14,25 @@ from neutrino.configuration.options import DEFAULT, Configuration, Option
 from neutrino.errors import RefusedToStart
 from neutrino.server.ml2.neutron_drivers import callbacks, provided, runtime
 from neutrino.server.ml2.neutron_drivers.adapter import Adapted
+from neutrino.server.ml2.neutron_drivers.extension_adapter import AdaptedExtension
 from neutrino.server.ml2.neutron_drivers.plugin import CorePlugin
 
 PLUGIN = CorePlugin()  # the directory keeps a weak reference
+D = TypeVar("D")
 RETRY_SECONDS = 30.0
 _of_libraries = set[Option]()  # options that were there before the first driver was imported
 
 
 def adapted(conf: cfg.ConfigOpts, point: metadata.EntryPoint) -> Adapted:
     """A mechanism driver."""
+    return _loaded(conf, "mechanism_drivers", point, Adapted)
+
+
+def adapted_extension(conf: cfg.ConfigOpts, point: metadata.EntryPoint) -> AdaptedExtension:
+    return _loaded(conf, "extension_drivers", point, AdaptedExtension)
+
+
+def _loaded(conf: cfg.ConfigOpts, kind: str, point: metadata.EntryPoint, adapter: Callable[..., D]) -> D:
     provided.install()
     callbacks.watch_subscriptions()
     directory.add_plugin(constants.CORE, PLUGIN)
@@ -33,9 +44,9 @@ def adapted(conf: cfg.ConfigOpts, point: metadata.EntryPoint) -> Adapted:
         driver_class = point.load()
     except Exception as error:
         raise RefusedToStart(
-            f"[ml2] mechanism_drivers: {point.name!r} cannot be loaded: {type(error).__name__}: {error}"
+            f"[ml2] {kind}: {point.name!r} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
-    made = Adapted(conf, point.name, driver_class)
+    made = adapter(conf, point.name, driver_class)
     if isinstance(conf, Configuration):
         conf.registered |= set(_options()) - _of_libraries
         # Drivers that configure several devices read a section of each from the files themselves.
@@ -74,10 +85,14 @@ def _options() -> Iterator[tuple[str, str]]:
 def begin(server: runtime.Runtime) -> Callable[[], None]:
     """Attach a server to its drivers; returns what each of its processes calls when it starts."""
     drivers = [driver for driver in server.mechanisms.drivers.values() if isinstance(driver, Adapted)]
+    extensions = [driver for driver in server.networks.extensions.drivers if isinstance(driver, AdaptedExtension)]
     for driver in drivers:
         driver.attach(server)
-    drivers[0].publish_callbacks()
-    server.operations.listeners.append(drivers[0].subports_changed)
+    for extension in extensions:
+        extension.attach(server)
+    if drivers:  # callbacks are of mechanism drivers
+        drivers[0].publish_callbacks()
+        server.operations.listeners.append(drivers[0].trunk_changed)
     runtime.begin(server)
 
     def start() -> None:

@@ -5,7 +5,7 @@ where it comes from.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -15,6 +15,7 @@ from oslo_config import cfg
 
 from neutrino.server.db.session import Database
 from neutrino.server.db.transaction import Transaction
+from neutrino.server.errors import ApiError
 from neutrino.server.hosts.registry import Registry
 from neutrino.server.ml2.operations import Mechanisms, Operations
 from neutrino.server.ml2.segments import Segments
@@ -80,6 +81,8 @@ class Call:
     binding: str = ""
     components: list[str] = field(default_factory=list)
     fence: Fence = field(default_factory=Fence)
+    # The client's error for what the driver raises; None: a mechanism driver's.
+    error_of: "Callable[[Call, Exception], ApiError] | None" = None
 
     def __str__(self) -> str:
         return f"driver {self.driver}, {self.method} of {self.object_id}"

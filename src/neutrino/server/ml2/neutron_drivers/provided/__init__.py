@@ -11,6 +11,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from neutrino.server.ml2.neutron_drivers.provided import (
+    api_extensions,
     database,
     i18n,
     mech_agent,
@@ -23,6 +24,7 @@ from neutrino.server.ml2.neutron_drivers.provided import (
 
 MODULES: dict[str, ModuleType] = {
     "neutron._i18n": i18n,
+    "neutron.api.extensions": api_extensions,
     "neutron.db.provisioning_blocks": provisioning_blocks,
     "neutron.db.segments_db": segments_db,
     "neutron.plugins.ml2.common.exceptions": ml2_exceptions,
