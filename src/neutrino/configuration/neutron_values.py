@@ -87,13 +87,10 @@ TABLE: dict[tuple[str, str], Names] = {
             ),
         },
         missing={
-            **dict.fromkeys(
-                (
-                    *("pvlan", "neutron.services.pvlan.pvlan_plugin.PVLANPlugin"),
-                    *("firewall", "sfc", "flow_classifier", "bgpvpn"),
-                ),
-                _NOT_HERE,
-            ),
+            **dict.fromkeys(("pvlan", "neutron.services.pvlan.pvlan_plugin.PVLANPlugin"), "it is for OVN alone"),
+            "firewall": "it is version 1 of firewalls, which Neutron has removed: use firewall_v2",
+            **dict.fromkeys(("sfc", "flow_classifier"), "service chaining is networking-sfc's, with agents of its own"),
+            "bgpvpn": "BGP VPNs are networking-bgpvpn's, with agents of its own",
             **dict.fromkeys(
                 ("ovn-router", "neutron.services.ovn_l3.plugin.OVNL3RouterPlugin", "ovn-bgp", "evpn"), _OVN
             ),
@@ -111,7 +108,7 @@ TABLE: dict[tuple[str, str], Names] = {
         missing={
             **dict.fromkeys(("ovn", "ovn-sync"), _OVN),
             "linuxbridge": "Linux bridge is another backend, and no longer in Neutron",
-            "macvtap": _NOT_HERE,
+            "macvtap": "its agent is another backend; ports with VNIC type macvtap are bound by sriovnicswitch",
             "baremetal": "it is a driver of Ironic's: install networking-baremetal",
             "genericswitch": "install networking-generic-switch",
             **dict.fromkeys(("cascading", "vlb", "vip", "eip", "l2population_v2"), _VENDOR),
