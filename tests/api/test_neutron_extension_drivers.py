@@ -40,9 +40,8 @@ def test_attributes_are_stored_shown_changed_and_found(admin: Api, server: Serve
     assert admin.show("port", port["id"])["label"] == "back"
     other = admin.port(network)
     assert other["label"] == "red", "the driver reads the network"
-    assert [each["id"] for each in admin.all("/ports", {"network_id": network["id"]})] == sorted(
-        [port["id"], other["id"]]
-    )
+    listed = {each["id"]: each["label"] for each in admin.all("/ports", {"network_id": network["id"]})}
+    assert listed == {port["id"]: "back", other["id"]: "red"}
     assert {each["alias"] for each in admin.get("/extensions").body["extensions"]} >= {"labels"}
     assert admin.network()["colour"] == "grey"
 

@@ -251,7 +251,10 @@ def test_firewall_drivers(tmp_path: Path, driver: str, ours: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[DEFAULT]\nservice_plugins = router,sfc,trunk\n", "'sfc' is not supported: it is not part of"),
+        (
+            "[DEFAULT]\nservice_plugins = router,sfc,trunk\n",
+            "'sfc' is not supported: service chaining is networking-sfc's",
+        ),
         ("[DEFAULT]\nservice_plugins = ovn-router\n", "'ovn-router' is not supported: OVN is another backend"),
         ("[DEFAULT]\ncore_plugin = openvswitch\n", "'openvswitch' is not supported: use ml2"),
         ("[ml2]\nmechanism_drivers = openvswitch,linuxbridge\n", "'linuxbridge' is not supported: Linux bridge is"),

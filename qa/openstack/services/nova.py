@@ -136,7 +136,12 @@ def render_compute(cloud: Cloud, host: str) -> str:
             "live_migration_scheme": "tcp",
             "live_migration_inbound_addr": address,
         },
-        "workarounds": {"skip_cpu_compare_at_startup": "true", "skip_cpu_compare_on_dest": "true"},
+        "workarounds": {
+            "skip_cpu_compare_at_startup": "true",
+            "skip_cpu_compare_on_dest": "true",
+            # A target fetches the kernel as an image; that of x86 begins as a boot sector, which Nova takes for a bad disk.
+            "disable_deep_image_inspection": "true",
+        },
     }
     return _render(cloud, own)
 
