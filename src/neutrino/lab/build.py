@@ -58,7 +58,8 @@ def down(state: str | os.PathLike[str], output: Output = lambda text: None) -> N
     if os.environ.get(processes.ENVIRONMENT) == str(paths.state):
         raise LabError("this shell is inside the lab and would be killed with it: run the command outside")
     if paths.state.exists():
-        if not _is_lab_directory(paths):
+        # The processes of a running lab whose directory was deleted create files in it again.
+        if not _is_lab_directory(paths) and not processes.read_members(paths.state):
             raise LabError(f"{paths.state} is not the directory of a lab")
         with _locked(paths):
             ended = _remove(paths)
