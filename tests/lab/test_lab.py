@@ -180,7 +180,9 @@ def test_down_removes_a_lab_with_killed_processes_and_no_directory(tmp_path: Pat
         assert "does not respond" in status.stdout
         assert "h1 is not running" in command.refused("exec", "h1", "--", "true")
         shutil.rmtree(command.state)
-        (command.state / "h1").mkdir(parents=True, exist_ok=True)  # as a process of the lab does that writes at this moment
+        (command.state / "h1").mkdir(
+            parents=True, exist_ok=True
+        )  # as a process of the lab does that writes at this moment
         assert "removed the lab" in command("down").stdout
         assert traces(command.state) == []
 
