@@ -16,7 +16,7 @@ _INTERVAL = 1.0
 
 def seconds(roots: Iterable[int]) -> float:
     """User and system time of the processes that run now, since each started."""
-    return sum(_ticks(pid) for root in roots for pid in memory.tree(root)) / _TICKS
+    return sum(of_process(pid)[0] for root in roots for pid in memory.tree(root))
 
 
 def settle(roots: list[int], at_most: float) -> None:
@@ -30,9 +30,10 @@ def settle(roots: list[int], at_most: float) -> None:
         before = now
 
 
-def _ticks(pid: int) -> int:
+def of_process(pid: int) -> tuple[float, float]:
+    """Seconds of a process itself, and of those of its children that have ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return 0  # it ended meanwhile
-    return int(fields[11]) + int(fields[12])
+        return 0.0, 0.0  # it ended meanwhile
+    return (int(fields[11]) + int(fields[12])) / _TICKS, (int(fields[13]) + int(fields[14])) / _TICKS

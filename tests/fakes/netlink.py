@@ -49,6 +49,9 @@ class FakeNetlink:
     def namespaces(self) -> frozenset[str]:
         return frozenset(self._stacks) - {HOST}
 
+    def has_namespace(self, name: str) -> bool:
+        return name in self.namespaces()
+
     def create_namespace(self, name: str) -> None:
         if name in (".", "..") or "/" in name or not 0 < len(name) < 256:
             raise NetlinkError(f"{name!r} is not a valid name of a namespace")

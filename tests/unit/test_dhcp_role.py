@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
+from neutrino.agent.dhcp.network import ServedNetwork
+from neutrino.agent.runtime.supervisor import Service
+from neutrino.dataplane.ovsdb.api import DeletePort, Interface, SetPort
 from neutrino.feed.state import StateChange
 from neutrino.model.dhcp import DhcpNetwork, DhcpPort
 from tests.support.dhcp import NETWORK, Network
@@ -53,6 +57,44 @@ def test_ports_are_reported_once_and_forgotten_with_their_deletion() -> None:
             removed(host, "dhcp_port", vm(10).id)
             removed(host, "dhcp_network", NETWORK)
             await eventually(lambda: not kept(host), lambda: f"{kept(host)} are kept of a network that is gone")
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_new_network_is_reconciled_once_and_again_when_its_switch_port_is_changed_by_hand() -> None:
+    host, reconciled = DhcpHost(), list[str]()
+    prepare = host.reconciler.prepare
+
+    def counted(network: ServedNetwork, *, complete: bool = True) -> tuple[Service, Sequence[str]]:
+        reconciled.append(network.id)
+        return prepare(network, complete=complete)
+
+    host.reconciler.prepare = counted  # type: ignore[method-assign]
+
+    def plugged() -> list[Interface]:
+        return [each for name, (_, _, each) in host.ovsdb.read().interfaces().items() if name.startswith("tap")]
+
+    def is_served() -> bool:
+        return [each.external_ids["iface-id"] for each in plugged()] == [OWN.id]
+
+    async def scenario() -> None:
+        host.cache("dhcp_network", DhcpNetwork(id=NETWORK, subnets=(V4,)))
+        host.cache("dhcp_port", OWN)
+        host.feed.is_synced = True
+        host.role.synced()
+        running = asyncio.create_task(host.role.run())
+        try:
+            await eventually(lambda: is_served() and host.is_running(NETWORK), "the network is served")
+            await host.role.finish()
+            await asyncio.sleep(0.05)  # nothing happens that could be awaited
+            assert reconciled == [NETWORK], "its own port and the ofport are no reason to reconcile it again"
+            host.ovsdb.apply([SetPort("br-int", plugged()[0].name, external_ids={"iface-id": "another"})])
+            await eventually(is_served, "the id is set again")
+            host.ovsdb.apply([DeletePort("br-int", plugged()[0].name)])
+            await eventually(is_served, "it is plugged again")
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

@@ -25,7 +25,7 @@ from neutrino.agent.runtime.supervisor import RESPAWN, Action, ProcessEvent, Sup
 from neutrino.agent.runtime.switch import FIRST_RETRY, LONGEST_RETRY, Events, subscribe, wait_connected
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.nft.api import NftError
-from neutrino.dataplane.ovsdb.api import OvsdbError
+from neutrino.dataplane.ovsdb.api import Interface, OvsdbError, Port
 from neutrino.dataplane.process.api import ProcessError
 from neutrino.feed.state import StateChange
 from neutrino.metrics.catalog import DRIFT
@@ -71,6 +71,8 @@ class DhcpRole:
         # Network → its ports as last reported ready, with the revision and the device id of the DHCP port that served them.
         self._ready: dict[str, dict[str, tuple[int, str]]] = {}
         self._foreign: dict[str, dict[str, str]] = {}  # network → its problems with rules of others
+        self._searched: set[str] = set()  # networks whose namespace was searched for rules of others
+        self._plugged: dict[str, tuple[str, Interface]] = {}  # switch ports by name, with the bridge of each
 
     # --- calls of the agent -----------------------------------------------------------------------------------------
 
@@ -142,15 +144,30 @@ class DhcpRole:
     # --- running ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        subscribe(await wait_connected(self.reconciler.services.ovsdb), self._switch_event)
+        ovsdb = await wait_connected(self.reconciler.services.ovsdb)
+        self._plugged = {name: _as_plugged(*row) for name, row in ovsdb.read().interfaces().items()}
+        subscribe(ovsdb, self._switch_event)
         self._ports.index(self.feed.state.objects[PORT].values())  # the feed may have loaded them from its cache
         async with asyncio.TaskGroup() as group:
             group.create_task(self._loop.run())
             group.create_task(self._supervisor.run())
 
     def _switch_event(self, events: Events) -> None:
-        for network_id in {marked_network(event.interface.external_ids) for event in events} - {""}:
-            self._loop.put(network_id)
+        """Queue networks whose port was removed or changed by hand.
+
+        Not for a port that was added, which this role has done itself, nor for its ofport and tag: a new network would be
+        reconciled twice.
+        """
+        for event in events:
+            network_id, name = marked_network(event.interface.external_ids), event.interface.name
+            if not network_id:
+                continue
+            now = _as_plugged(event.bridge, event.port, event.interface)
+            before = self._plugged.pop(name, None)
+            if event.what != "removed":
+                self._plugged[name] = now
+            if event.what == "removed" or (before is not None and before != now):
+                self._loop.put(network_id)
 
     def _daemon_event(self, event: ProcessEvent) -> None:
         """A dnsmasq that cannot be respawned may lack its device or namespace: reconciling creates them."""
@@ -174,6 +191,7 @@ class DhcpRole:
             await self._supervisor.stop(daemon_name(network_id))  # first, or it would be respawned while it is removed
             await asyncio.to_thread(self.reconciler.remove, network_id)
             self._set_foreign(network_id, {})
+            self._searched.discard(network_id)
             if self.feed.state.get(NETWORK, network_id) is None:
                 # The network may be scheduled here again: its ports are then reported ready once more.
                 self._ready.pop(network_id, None)
@@ -186,7 +204,10 @@ class DhcpRole:
             if self._loop.is_drift(network_id):
                 DRIFT.inc(self.name)
         self._report_ready(network)
-        self._set_foreign(network_id, await asyncio.to_thread(self._find_foreign, network_id))
+        # A program is run for it, which takes as long as all else of a new port: not with each change of a network.
+        if self._loop.is_drift(network_id) or (network_id not in self._searched and action is not Action.START):
+            self._set_foreign(network_id, await asyncio.to_thread(self._find_foreign, network_id))
+        self._searched.add(network_id)
         return _text(problems)
 
     def _report_ready(self, network: ServedNetwork) -> None:
@@ -208,6 +229,11 @@ class DhcpRole:
             if before.get(port.id) != ready[port.id]:
                 self.feed.port_ready(port.id, port.revision)
         self._ready[network.id] = ready  # without the ports that were deleted since
+
+
+def _as_plugged(bridge: str, _: Port, interface: Interface) -> tuple[str, Interface]:
+    """What this role sets of a switch port; the switch itself gives the ofport."""
+    return bridge, dataclasses.replace(interface, ofport=None)
 
 
 def _text(problems: Sequence[str]) -> str:

@@ -49,6 +49,7 @@ RECONCILE = "reconcile"  # the only key in the work queue
 NUMBERING_SECONDS = 0.5  # an event follows when the switch has numbered its ports; this is for a missed one
 FLUSH_SECONDS = 1.0  # between flushes of the megaflow cache
 REFUSED_SECONDS = 5.0  # until the next reconciliation after flows were rejected or ports could not be filtered
+LONGEST_PAUSE = 0.1  # between reconciliations, each of which is followed by a pause as long as itself
 NOT_PLUGGED = "it is not plugged"
 KINDS = {kind.plural: kind.name for kind in kinds_for(L2) if kind.plural in HostState.__dataclass_fields__}
 
@@ -224,6 +225,9 @@ class L2Role:
                 self.packet_logger.applied(self.reconciler.applied)
             if outcome.refused:
                 self._queue.later(key, REFUSED_SECONDS)  # no event follows when the reason is gone
+            # At most half of the time: many changes then share a round, whose programs cost more than one port's flows,
+            # and other processes of the machine, such as a server, get their turn.
+            await asyncio.sleep(min(time.monotonic() - began, LONGEST_PAUSE))
 
     def _failed(self, error: Exception, delay: float) -> None:
         expected = isinstance(error, OvsdbError | OpenFlowError)

@@ -66,7 +66,7 @@ class ServiceNamespaces:
     )
 
     def exists(self, name: str) -> bool:
-        return name in self.netlink.namespaces()
+        return self.netlink.has_namespace(name)
 
     def create(self, name: str) -> None:
         if not self.exists(name):

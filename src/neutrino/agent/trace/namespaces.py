@@ -102,7 +102,7 @@ class NamespaceWalk:
         return self._forward(passage, route, switch)
 
     def _read(self, at: AtDevice) -> NamespaceState | None:
-        if at.namespace not in self.netlink.namespaces():
+        if not self.netlink.has_namespace(at.namespace):
             return None
         return self.netlink.read(at.namespace, _FORWARDING.values())
 

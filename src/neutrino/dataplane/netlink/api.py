@@ -117,6 +117,10 @@ class Netlink(Protocol):
 
     def namespaces(self) -> frozenset[str]: ...
 
+    def has_namespace(self, name: str) -> bool:
+        """Whether it exists; takes the same time however many there are."""
+        ...
+
     def create_namespace(self, name: str) -> None:
         """No error if it exists."""
         ...

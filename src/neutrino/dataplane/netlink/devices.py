@@ -6,7 +6,7 @@ import errno
 import fcntl
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from neutrino.dataplane.netlink.api import DeleteDevice, MoveDevice, NetlinkChange, NetlinkError, SetDevice, SetVeth
 from neutrino.dataplane.netlink.namespaces import Namespaces
@@ -110,7 +110,11 @@ class Devices:
         return self._namespace_names[wanted]
 
     def _list_namespace_ids(self) -> Iterator[tuple[int, str]]:
-        for name in (HOST, *sorted(self._namespaces.names())):
+        yield from self._ids_of([HOST])
+        yield from self._ids_of(sorted(self._namespaces.names()))  # a look at each name: not before it is needed
+
+    def _ids_of(self, names: Iterable[str]) -> Iterator[tuple[int, str]]:
+        for name in names:
             with contextlib.suppress(OSError, NetlinkError):  # deleted since it was listed
                 with self._namespaces.open(name) as descriptor:
                     body = struct.pack("=Bxxx", socket.AF_UNSPEC) + nl.number(linux.NETNSA_FD, descriptor)

@@ -43,6 +43,10 @@ class Namespaces:
         except FileNotFoundError:
             return frozenset()
 
+    def exists(self, name: str) -> bool:
+        """Whether `names` has it, without a look at all the others."""
+        return _is_namespace(self.path(name))
+
     def path(self, name: str) -> str:
         if name in (".", "..") or "/" in name or not 0 < len(name) < 256:
             raise NetlinkError(f"{name!r} is not a valid name of a namespace")

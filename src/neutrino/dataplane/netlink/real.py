@@ -37,6 +37,9 @@ class RealNetlink:
     def namespaces(self) -> frozenset[str]:
         return self._namespaces.names()
 
+    def has_namespace(self, name: str) -> bool:
+        return self._namespaces.exists(name)
+
     def create_namespace(self, name: str) -> None:
         self._namespaces.create(name)
 

@@ -78,9 +78,10 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
     def read(self) -> api.Snapshot:
         known, self._ports = self._ports, {}  # deleted rows are in no bridge, so they leave the cache
         bridges = {row.name: self._bridge(row, known) for row in self._rows("Bridge")}
-        used = {qos.uuid for row in self._rows("Port") for qos in row.qos}
-        used |= {queue.uuid for qos in self._rows("QoS") if qos.uuid in used for queue in qos.queues.values()}
         shaping = (*self._rows("QoS"), *self._rows("Queue"))
+        # Reading the column of every port takes as long as all else, and most hosts have no such rows.
+        used = {qos.uuid for row in self._rows("Port") for qos in row.qos} if shaping else set()
+        used |= {queue.uuid for qos in self._rows("QoS") if qos.uuid in used for queue in qos.queues.values()}
         unused = frozenset(
             str(row.uuid) for row in shaping if (_is_ours(row) or _is_neutrons(row)) and row.uuid not in used
         )
