@@ -54,6 +54,12 @@ docs: ## build the pages as a site with search and the API reference into build/
 package-test: package ## install, use, upgrade and purge the packages on a bare Debian with systemd (5 minutes; STEPS=container, KEEP=1)
 	@KEEP="$(KEEP)" STEPS="$(STEPS)" scripts/package-test
 
+.PHONY: deploy-test
+deploy-test: package ## deploy a cloud by Ansible on machines with systemd, in namespaces: install, use, upgrade, remove (SHAPE=small, STEPS=list, KEEP=1)
+	@scripts/setup deploy
+	@scripts/setup keystone
+	@SHAPE="$(SHAPE)" STEPS="$(STEPS)" KEEP="$(KEEP)" scripts/deploy-test
+
 check: ## lint, format, types, import rules
 	@scripts/setup test
 	@$(MAKE) --no-print-directory lint types

@@ -77,15 +77,21 @@ carry_settings() {
 # Make the root this process's root directory; each further path of the real machine is mounted read-only. `settings`: the
 # environment that was carried.
 enter_root() { # name of the machine, root, cache, paths
-    local name=$1 root=$2 cache=$3 node path
+    local name=$1 root=$2 cache=$3
     shift 3
     read -r -n 1 -t 60 _ <&3 || {
         echo "$name: slirp4netns gives no network: $(tail -3 "$root/root/network.log")" >&2
         exit 1
     }
     exec 3<&-
-
     mount --bind "$root" "$root"
+    become_root "$name" "$root" "$cache" "$@"
+}
+
+# The same without that network, for a root that is a mount point already.
+become_root() { # name of the machine, root, cache, paths
+    local name=$1 root=$2 cache=$3 node path
+    shift 3
     cd "$root"
     mount -t proc proc proc
     mount -t sysfs sysfs sys # shows the devices of the network namespace in which it is mounted

@@ -1,0 +1,112 @@
+"""Traffic that goes on during a step: pings every 20 ms, and requests through the load balancer."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import requests
+
+INTERVAL = 0.02
+ANSWER = re.compile(r"icmp_seq=(\d+) ttl")
+
+
+@dataclass(frozen=True)
+class PingCount:
+    sent: int
+    lost: int
+    longest: float  # seconds between two answers, less the interval
+
+
+@dataclass(eq=False)
+class Ping:
+    """One path. `words`: the beginning of the command, which enters the namespace of the sender."""
+
+    name: str
+    words: Sequence[str]
+    target: str
+    log: Path
+    _process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("wb") as file:
+            self._process = subprocess.Popen(
+                [*self.words, "ping", "-n", "-i", str(INTERVAL), "-W", "1", self.target], stdout=file, stderr=file
+            )
+
+    def stop(self) -> PingCount:
+        """End it, and count: an answer that is still on its way is not lost."""
+        assert self._process
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(10)
+        answered = sorted({int(found[1]) for found in ANSWER.finditer(self.log.read_text())})
+        if not answered:
+            return PingCount(0, 0, 0.0)
+        gaps = [later - earlier for earlier, later in zip([0, *answered], answered, strict=False)]
+        return PingCount(answered[-1], answered[-1] - len(answered), (max(gaps) - 1) * INTERVAL)
+
+
+@dataclass(eq=False)
+class ApiLoad:
+    """Clients that create, read and delete networks."""
+
+    url: str
+    token: Callable[[], str]
+    ca: str
+    clients: int = 3
+    pause: float = 0.1
+    outcomes: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+    longest: float = 0.0
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    def start(self) -> None:
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(self.clients)]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(90)
+
+    def _run(self, number: int) -> None:
+        with requests.Session() as session:
+            session.trust_env = False
+            session.verify = self.ca
+            while not self._stop.wait(self.pause):
+                made = self._do(session, "POST", "networks", {"network": {"name": f"load-{number}"}})
+                self._do(session, "GET", "networks?limit=1&fields=id")
+                if made:
+                    self._do(session, "DELETE", f"networks/{made['network']['id']}")
+
+    def _do(self, session: requests.Session, method: str, path: str, body: Any = None) -> dict[str, dict[str, str]]:
+        began = time.monotonic()
+        found: dict[str, dict[str, str]] = {}
+        try:
+            answer = session.request(
+                method, f"{self.url}/v2.0/{path}", json=body, timeout=60, headers={"X-Auth-Token": self.token()}
+            )
+            reason = "" if answer.status_code < 400 else f"{method} {answer.status_code} {answer.text[:200]}"
+            if not reason and answer.content:
+                found = answer.json()
+        except requests.RequestException as error:
+            reason = f"{method} {error!r}"
+        self.longest = max(self.longest, time.monotonic() - began)
+        self.outcomes["failed" if reason else "succeeded"] += 1
+        if reason:
+            self.failures.append(f"{time.strftime('%H:%M:%S')} {reason}")
+        return found

@@ -1,0 +1,118 @@
+"""The Ansible collection of deploy/: modules of ansible.builtin only, secrets that are not logged, a page that names all.
+
+`make deploy-test` runs it on machines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+COLLECTION = ROOT / "deploy/ansible_collections/neutrino/cloud"
+PAGE = (ROOT / "docs/deployment.md").read_text()
+FILES = sorted(COLLECTION.rglob("*.yml"))
+KEYWORDS = {
+    *(
+        "name",
+        "when",
+        "loop",
+        "loop_control",
+        "register",
+        "vars",
+        "block",
+        "always",
+        "rescue",
+        "notify",
+        "no_log",
+        "until",
+    ),
+    *("retries", "delay", "changed_when", "failed_when", "delegate_to", "delegate_facts", "run_once", "environment"),
+    *("check_mode", "throttle", "module_defaults"),
+}
+# What holds a secret when a task runs: expressions that a log would show.
+SECRETS = re.compile(
+    r"neutrino_tls_key|neutrino_slurped\b|neutrino_credential\.stdout|host', 'rotate'|neutrino_token_|\.password"
+)
+
+
+def _tasks(found: Any) -> Iterator[dict[str, Any]]:
+    for item in found if isinstance(found, list) else []:
+        if not isinstance(item, dict):
+            continue
+        if "hosts" in item or "ansible.builtin.import_playbook" in item:
+            yield from _tasks(item.get("tasks"))
+            continue
+        yield item
+        for part in ("block", "always", "rescue"):
+            yield from _tasks(item.get(part))
+
+
+TASKS = [
+    (path.relative_to(COLLECTION), task)
+    for path in FILES
+    if path.parent.name in ("tasks", "handlers", "playbooks")
+    for task in _tasks(yaml.safe_load(path.read_text()))
+]
+
+
+def test_modules_are_those_of_ansible_itself() -> None:
+    assert len(TASKS) > 80
+    for path, task in TASKS:
+        modules = set(task) - KEYWORDS
+        assert all(name.startswith("ansible.builtin.") for name in modules), (path, modules)
+        assert task.get("name"), (path, task)
+
+
+def test_secrets_are_not_logged() -> None:
+    found = 0
+    for path, task in TASKS:
+        if {"block", "ansible.builtin.assert"} & set(task):  # an assertion shows its message
+            continue
+        own = {name: value for name, value in task.items() if name not in ("when", "name")}
+        if SECRETS.search(str(own)):
+            found += 1
+            assert task.get("no_log") is True, (path, task["name"])
+    assert found >= 7
+
+
+def test_files_with_secrets_are_private() -> None:
+    modes = {
+        (task.get("ansible.builtin.template") or task.get("ansible.builtin.copy") or {}).get("dest"): (
+            task.get("ansible.builtin.template") or task.get("ansible.builtin.copy") or {}
+        ).get("mode")
+        for _, task in TASKS
+    }
+    for path in (
+        "/etc/neutrino/credential",
+        "/etc/neutrino/agent.conf",
+        "/etc/neutrino/clouds.yaml",
+        "/etc/haproxy/neutrino.pem",
+    ):
+        assert modes[path] == "0600", path
+    assert modes["/etc/neutrino/server.conf"] == "0640"
+
+
+def test_the_page_names_every_playbook_and_no_other() -> None:
+    exist = {path.stem for path in (COLLECTION / "playbooks").glob("*.yml")}
+    assert set(re.findall(r"scripts/deploy (\w+)", PAGE)) == exist
+
+
+def test_variables_of_the_page_exist() -> None:
+    defaults = yaml.safe_load((COLLECTION / "roles/common/defaults/main.yml").read_text())
+    others = {"neutrino_drained", "neutrino_is_lost", "neutrino_renew_authority"}  # of single commands
+    groups = set(re.findall(r"neutrino_\w+", (ROOT / "deploy/inventory.example.yml").read_text())) | {
+        "neutrino_bgp_hosts"
+    }
+    named = set(re.findall(r"`(?:-e )?(neutrino_\w+)", PAGE))
+    assert named - set(defaults) - others - groups == set()
+
+
+def test_lines_are_not_too_long() -> None:
+    for path in [*FILES, ROOT / "deploy/inventory.example.yml"]:
+        long = [line for line in path.read_text().splitlines() if len(line) > 160 and "database_url" not in line]
+        assert not long, path
