@@ -55,7 +55,7 @@ package-test: package ## install, use, upgrade and purge the packages on a bare 
 	@KEEP="$(KEEP)" STEPS="$(STEPS)" scripts/package-test
 
 .PHONY: deploy-test
-deploy-test: package ## deploy a cloud by Ansible on machines with systemd, in namespaces: install, use, upgrade, remove (SHAPE=small, STEPS=list, KEEP=1)
+deploy-test: package ## deploy a cloud by Ansible on machines with systemd, in namespaces: install, use, upgrade, remove (SHAPE=small|full, STEPS=list, KEEP=1)
 	@scripts/setup deploy
 	@scripts/setup keystone
 	@SHAPE="$(SHAPE)" STEPS="$(STEPS)" KEEP="$(KEEP)" scripts/deploy-test

@@ -71,7 +71,7 @@ def main() -> int:
         for step in STEPS:
             print(f"{step.name:14} {step.text}{'' if len(step.shapes) > 1 else ' (full shape)'}")
         return 0
-    shape = os.environ.get("SHAPE") or "full"
+    shape = os.environ.get("SHAPE") or "small"
     if shape not in SHAPES:
         sys.exit(f"deploy-test: SHAPE={shape}: {' or '.join(SHAPES)}")
     steps = chosen(shape, os.environ.get("STEPS", ""))
