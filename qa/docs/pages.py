@@ -9,8 +9,9 @@ FENCE = re.compile(r"^\s*(```|~~~)")
 ITEM = re.compile(r"^([-*+]|\d+\.) ")
 # The order in which a reader needs them; pages that are not named here follow by name.
 GUIDES = (
-    *("operator-guide", "deployment", "takeover", "packaging", "releases", "user-guide", "configuration", "options", "doctor"),
-    *("openstack", "databases", "capacity", "trace", "lab", "conformance", "features", "benchmarks", "kernel-datapath"),
+    *("operator-guide", "deployment", "takeover", "packaging", "releases", "user-guide", "configuration", "options"),
+    *("doctor", "openstack", "databases", "capacity", "trace", "lab", "conformance", "features", "benchmarks"),
+    "kernel-datapath",
 )
 FIRST = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 
