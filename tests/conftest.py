@@ -3,7 +3,6 @@
 Each process that runs tests has network and mount namespaces of its own (`tests/support/isolation.py`).
 """
 
-import fcntl
 import gc
 import signal
 from collections.abc import Generator, Iterator
@@ -13,7 +12,6 @@ import pytest
 
 from tests.order import Recorder, known_durations, ordered
 from tests.support.browser import Browser
-from tests.support.databases import create_schema
 from tests.support.isolation import isolate
 from tests.support.keystone import Keystone
 from tests.support.mariadb import MariaDB
@@ -21,8 +19,6 @@ from tests.support.postgres import Postgres
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.shared_servers import Server, shared_server
 from tests.workers import WORKER
-
-TEMPLATE = "template_of_tests"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,17 +59,6 @@ def running(kind: type[Server], request: pytest.FixtureRequest) -> Iterator[Serv
             yield server
 
 
-def create_template(server: Postgres | MariaDB) -> str:
-    """The name of a database with the schema, to be copied; the first worker that needs it creates it."""
-    with (server.directory / "template.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        done = server.directory / "template.done"
-        if not done.exists():
-            create_schema(server.create_database(TEMPLATE))
-            done.touch()
-    return TEMPLATE
-
-
 @pytest.fixture(scope="session")
 def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
     yield from running(Postgres, request)
@@ -82,16 +67,6 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
 @pytest.fixture(scope="session")
 def mariadb(request: pytest.FixtureRequest) -> Iterator[MariaDB]:
     yield from running(MariaDB, request)
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres: Postgres) -> str:
-    return create_template(postgres)
-
-
-@pytest.fixture(scope="session")
-def mariadb_template(mariadb: MariaDB) -> str:
-    return create_template(mariadb)
 
 
 @pytest.fixture(scope="session")

@@ -26,20 +26,52 @@ from neutrino.takeover.report import Report
 from tests.api.client import Api
 from tests.api.conftest import configuration_text, start
 from tests.api.test_frozen import asked_again
-from tests.api.test_takeover import ADMIN, OPTIONS, UNLIMITED, db, execute, imported, loaded, source
+from tests.api.test_takeover import (
+    ADMIN,
+    OPTIONS,
+    UNLIMITED,
+    db,
+    execute,
+    import_recorded,
+    imported,
+    imported_db,
+    source,
+)
 from tests.support.commands import run_neutrino
-from tests.support.databases import new_database, prepared_database
+from tests.support.databases import copied_database, prepared_database
 from tests.support.neutron_database import load
 from tests.support.takeover_changes import change_everything
 
-__all__ = ["db", "loaded", "source"]  # fixtures
+__all__ = ["db", "imported_db", "source"]  # fixtures
 HOSTS = ("compute-1", "compute-2", "network-1", "network-2")
+
+
+FINAL = run.Options(OPTIONS.dns_domain, final=True)
 
 
 def opened(source: sa.Engine, db: Database) -> None:
     """As after an import, whose hosts are out of use."""
-    imported(source, db, run.Options(OPTIONS.dns_domain, final=True))
+    imported(source, db, FINAL)
     opening.open_writes(db, HOSTS)
+
+
+@pytest.fixture
+def opened_db(request: pytest.FixtureRequest, database: str, tmp_path: Path, source: sa.Engine) -> Iterator[Database]:
+    """A database so: on SQLite a copy, as each import computes the same for a second."""
+    if database == "sqlite":
+        made = Database(copied_database(request, database, tmp_path, open_recorded))
+    else:
+        made = Database(prepared_database(request, database, tmp_path))
+        opened(source, made)
+    yield made
+    made.close()
+
+
+def open_recorded(url: str) -> None:
+    import_recorded(url, FINAL)
+    db = Database(url)
+    opening.open_writes(db, HOSTS)
+    db.close()
 
 
 def exported(source: sa.Engine, db: Database, options: run.Options = OPTIONS) -> Report:
@@ -48,12 +80,11 @@ def exported(source: sa.Engine, db: Database, options: run.Options = OPTIONS) ->
 
 def neutron(source: sa.Engine) -> dict[str, list[Any]]:
     """All rows of Neutron's."""
-    metadata = sa.MetaData()
-    metadata.reflect(source)
     with source.connect() as connection:
+        quoted = connection.dialect.identifier_preparer.quote
         return {
-            name: sorted(map(repr, connection.execute(sa.select(table)).all()))
-            for name, table in metadata.tables.items()
+            name: sorted(map(repr, connection.exec_driver_sql(f"SELECT * FROM {quoted(name)}").all()))
+            for name in sa.inspect(connection).get_table_names()
         }
 
 
@@ -105,9 +136,9 @@ def report_ha_routers(db: Database) -> None:
 
 
 @pytest.mark.every_database
-def test_every_object_of_the_import_has_neutrons_rows(source: sa.Engine, db: Database) -> None:
+def test_every_object_of_the_import_has_neutrons_rows(source: sa.Engine, imported_db: Database) -> None:
     """The inverse of every family, on all objects: rows as Neutron wrote them."""
-    imported(source, db)
+    db = imported_db
     with target.opened(source.url, written_tables(families()), dry_run=True) as opened_target:
         exporter = Exporter(db, opened_target, families(), all_objects(db, families()), Deviations())
         exporter.check()
@@ -122,32 +153,30 @@ def decomposed(exporter: Exporter, family: Any) -> Any:
 
 
 @pytest.mark.every_database
-def test_nothing_changed_writes_nothing(source: sa.Engine, db: Database) -> None:
-    opened(source, db)
+def test_nothing_changed_writes_nothing(source: sa.Engine, opened_db: Database) -> None:
     before = neutron(source)
-    assert exported(source, db).written == 0
+    assert exported(source, opened_db).written == 0
     assert neutron(source) == before
 
 
 @pytest.mark.every_database
 def test_changes_are_imported_again_as_they_are(
-    source: sa.Engine, db: Database, request: pytest.FixtureRequest, database: str, tmp_path: Path
+    source: sa.Engine, opened_db: Database, request: pytest.FixtureRequest, database: str, tmp_path: Path
 ) -> None:
-    opened(source, db)
-    make_alive(db)
-    with serving(db, tmp_path) as server:
+    make_alive(opened_db)
+    with serving(opened_db, tmp_path) as server:
         change_everything(caller(server))
-        report_ha_routers(db)
-        dry = exported(source, db, run.Options(OPTIONS.dns_domain, dry_run=True))
+        report_ha_routers(opened_db)
+        dry = exported(source, opened_db, run.Options(OPTIONS.dns_domain, dry_run=True))
         before = neutron(source)
-        report = exported(source, db)
+        report = exported(source, opened_db)
         assert list(report.deviations) == []
         assert {name: vars(one) for name, one in dry.counts.items()} == {
             name: vars(one) for name, one in report.counts.items()
         }
         assert neutron(source) != before
         written = neutron(source)
-        assert exported(source, db).written == 0
+        assert exported(source, opened_db).written == 0
         assert neutron(source) == written
         ours = answers(server)
     check_derived(source)
@@ -210,23 +239,21 @@ def test_what_the_import_left_out_stays(source: sa.Engine, db: Database, tmp_pat
     assert {name for name, rows in now_there.items() if rows != before[name]} == {"standardattributes"}
 
 
-def test_only_what_operators_set_of_agents_is_written(source: sa.Engine, db: Database) -> None:
-    opened(source, db)
-    with db.transaction() as tx:
+def test_only_what_operators_set_of_agents_is_written(source: sa.Engine, opened_db: Database) -> None:
+    with opened_db.transaction() as tx:
         tx.execute(sa.update(t.agents).values(heartbeat_timestamp=now(), configurations="{}"))
         off = sa.update(t.agents).where(t.agents.c.host == "network-2", t.agents.c.agent_type == "L3 agent")
         tx.execute(off.values(admin_state_up=False))
-    assert exported(source, db).written == 1
+    assert exported(source, opened_db).written == 1
     statement = sa.text("SELECT configurations FROM agents WHERE admin_state_up = FALSE")
     with source.connect() as connection:
         assert "agent_mode" in connection.execute(statement).scalar_one()
 
 
 def test_an_export_that_fails_writes_nothing(
-    source: sa.Engine, db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: sa.Engine, opened_db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened(source, db)
-    with serving(db, tmp_path) as server:
+    with serving(opened_db, tmp_path) as server:
         Api(server.app, ADMIN).as_admin().make("network", name="new")
     before = neutron(source)
 
@@ -235,27 +262,25 @@ def test_an_export_that_fails_writes_nothing(
 
     monkeypatch.setattr("neutrino.takeover.derived.after_insertion", stop)
     with pytest.raises(KeyboardInterrupt):
-        exported(source, db)
+        exported(source, opened_db)
     assert neutron(source) == before
     monkeypatch.undo()
-    assert exported(source, db).counts["networks"].created == 1
+    assert exported(source, opened_db).counts["networks"].created == 1
 
 
-def test_another_neutron_is_refused(source: sa.Engine, db: Database) -> None:
-    opened(source, db)
+def test_another_neutron_is_refused(source: sa.Engine, opened_db: Database) -> None:
     execute(source, "DELETE FROM routers WHERE name = 'dvrha'")
     before = neutron(source)
-    (refused,) = exported(source, db).deviations.refused
+    (refused,) = exported(source, opened_db).deviations.refused
     assert (refused.kind, "another Neutron" in refused.reason) == ("routers", True)
     execute(source, "UPDATE alembic_version SET version_num = 'b1bca967e19d' WHERE version_num = 'c7f8d9e0f1a2'")
     with pytest.raises(checks.Refused, match=r"2026\.1"):
-        exported(source, db)
+        exported(source, opened_db)
     execute(source, "UPDATE alembic_version SET version_num = 'c7f8d9e0f1a2' WHERE version_num = 'b1bca967e19d'")
     assert neutron(source) == before
 
 
-def test_objects_that_neutron_created_since_are_refused(source: sa.Engine, db: Database) -> None:
-    opened(source, db)
+def test_objects_that_neutron_created_since_are_refused(source: sa.Engine, opened_db: Database) -> None:
     execute(
         source,
         "INSERT INTO standardattributes (id, resource_type, created_at, updated_at, revision_number) "
@@ -263,20 +288,19 @@ def test_objects_that_neutron_created_since_are_refused(source: sa.Engine, db: D
         "INSERT INTO networks (id, project_id, name, status, admin_state_up, standard_attr_id) "
         "VALUES ('later', 'p', 'later', 'ACTIVE', TRUE, 99999)",
     )
-    (refused,) = exported(source, db).deviations.refused
+    (refused,) = exported(source, opened_db).deviations.refused
     assert (refused.object_id, "after the last import" in refused.reason) == ("later", True)
 
 
-def test_kinds_that_only_we_have_are_refused(source: sa.Engine, db: Database, tmp_path: Path) -> None:
-    opened(source, db)
+def test_kinds_that_only_we_have_are_refused(source: sa.Engine, opened_db: Database, tmp_path: Path) -> None:
     execute(source, "DROP TABLE meteringlabels")
-    with serving(db, tmp_path) as server:
+    with serving(opened_db, tmp_path) as server:
         network = Api(server.app, ADMIN).as_admin().make("network", name="new")
-    with db.transaction() as tx:
+    with opened_db.transaction() as tx:
         value = {"object_id": network["id"], "name": "more", "value": "1"}
         tx.execute(sa.insert(t.network_attributes).values(value))
     before = neutron(source)
-    report = exported(source, db)
+    report = exported(source, opened_db)
     assert {one.kind for one in report.deviations.refused} == {"network_attributes", "metering_labels"} | {
         "metering_label_rules"
     }
@@ -284,20 +308,19 @@ def test_kinds_that_only_we_have_are_refused(source: sa.Engine, db: Database, tm
 
 
 @pytest.mark.every_database
-def test_after_an_export_requests_write_in_neutron_only(source: sa.Engine, db: Database, tmp_path: Path) -> None:
+def test_after_an_export_requests_write_in_neutron_only(source: sa.Engine, opened_db: Database, tmp_path: Path) -> None:
     """What Neutron changes then is imported again, and another takeover follows."""
-    opened(source, db)
-    with serving(db, tmp_path) as server:
+    with serving(opened_db, tmp_path) as server:
         api = Api(server.app, ADMIN).as_admin()
         networks = [api.make("network", name=name) for name in ("kept", "changed", "deleted")]
-        assert exported(source, db, run.Options(OPTIONS.dns_domain, dry_run=True)).written == 3
+        assert exported(source, opened_db, run.Options(OPTIONS.dns_domain, dry_run=True)).written == 3
         api.make("network", name="after a dry run")
-        assert exported(source, db).written == 4
+        assert exported(source, opened_db).written == 4
         asked_again(server)
         api.post("/networks", {"network": {}}).refused(503, "CloudFrozen")
-        assert opening.read_state(db).phase is opening.Phase.EXPORTED
+        assert opening.read_state(opened_db).phase is opening.Phase.EXPORTED
         with pytest.raises(checks.Refused, match="given this cloud back"):
-            finish(db)
+            finish(opened_db)
 
         execute(
             source,
@@ -306,52 +329,49 @@ def test_after_an_export_requests_write_in_neutron_only(source: sa.Engine, db: D
             "DELETE FROM networks WHERE name = 'deleted'",
         )
         with pytest.raises(checks.Refused, match="2 objects differ since the export of"):
-            exported(source, db)
-        report = imported(source, db, run.Options(OPTIONS.dns_domain, final=True))
+            exported(source, opened_db)
+        report = imported(source, opened_db, run.Options(OPTIONS.dns_domain, final=True))
         assert (report.counts["networks"].updated, report.counts["networks"].deleted) == (1, 1)
         names = {one["name"] for one in api.get("/networks").expect(200).body["networks"]}
         assert {"kept", "by Neutron", "after a dry run"} <= names
-        assert opening.read_state(db).phase is opening.Phase.FROZEN
-        opening.open_writes(db, HOSTS)
+        assert opening.read_state(opened_db).phase is opening.Phase.FROZEN
+        opening.open_writes(opened_db, HOSTS)
         asked_again(server)
         api.make("network", name="of the second takeover")
-        assert exported(source, db).counts["networks"].created == 1
+        assert exported(source, opened_db).counts["networks"].created == 1
 
 
-def test_an_export_can_be_undone_by_opening_again(source: sa.Engine, db: Database, tmp_path: Path) -> None:
-    opened(source, db)
-    exported(source, db)
-    opening.open_writes(db, HOSTS)
-    assert opening.read_state(db).phase is opening.Phase.OPEN
-    with serving(db, tmp_path) as server:
+def test_an_export_can_be_undone_by_opening_again(source: sa.Engine, opened_db: Database, tmp_path: Path) -> None:
+    exported(source, opened_db)
+    opening.open_writes(opened_db, HOSTS)
+    assert opening.read_state(opened_db).phase is opening.Phase.OPEN
+    with serving(opened_db, tmp_path) as server:
         Api(server.app, ADMIN).as_admin().make("network", name="new")
-    assert exported(source, db).counts["networks"].created == 1
+    assert exported(source, opened_db).counts["networks"].created == 1
 
 
-def test_an_export_that_was_killed_is_completed_by_the_next(source: sa.Engine, db: Database) -> None:
+def test_an_export_that_was_killed_is_completed_by_the_next(source: sa.Engine, opened_db: Database) -> None:
     """It ended between the commit in Neutron's database and the mark in ours: requests still may not write."""
-    opened(source, db)
-    with db.transaction() as tx:
+    with opened_db.transaction() as tx:
         tx.execute(sa.update(t.takeovers).values(closed_at=now()))
-    state = opening.read_state(db)
+    state = opening.read_state(opened_db)
     assert (state.phase, state.is_frozen, "run it again" in state.to_text()) == (opening.Phase.CLOSED, True, True)
-    assert exported(source, db).written == 0
-    assert opening.read_state(db).phase is opening.Phase.EXPORTED
+    assert exported(source, opened_db).written == 0
+    assert opening.read_state(opened_db).phase is opening.Phase.EXPORTED
 
 
-def test_an_export_waits_until_servers_refuse_writes(source: sa.Engine, db: Database, tmp_path: Path) -> None:
-    opened(source, db)
+def test_an_export_waits_until_servers_refuse_writes(source: sa.Engine, opened_db: Database, tmp_path: Path) -> None:
     waited: list[float] = []
-    with opening.closed(db, waited.append):
+    with opening.closed(opened_db, waited.append):
         assert waited == [], "no server runs"
-    assert opening.read_state(db).phase is opening.Phase.OPEN, "it was not completed"
-    with db.transaction() as tx:
+    assert opening.read_state(opened_db).phase is opening.Phase.OPEN, "it was not completed"
+    with opened_db.transaction() as tx:
         tx.execute(
             sa.insert(t.server_processes).values(
                 id="1", kind="api", host="h", pid=1, release="", started_at=now(), seen_at=now()
             )
         )
-    with opening.closed(db, waited.append) as closing:
+    with opening.closed(opened_db, waited.append) as closing:
         closing.is_complete = True
     assert waited == [opening.NOTICE_SECONDS]
 
@@ -359,7 +379,7 @@ def test_an_export_waits_until_servers_refuse_writes(source: sa.Engine, db: Data
 def test_before_open_there_is_nothing_to_export(source: sa.Engine, db: Database) -> None:
     with pytest.raises(checks.Refused, match="nothing was imported"):
         exported(source, db)
-    imported(source, db, run.Options(OPTIONS.dns_domain, final=True))
+    imported(source, db, FINAL)
     with pytest.raises(checks.Refused, match="nothing to export"):
         exported(source, db)
 
@@ -375,8 +395,7 @@ def test_every_family_but_the_tags_of_rules_has_an_inverse() -> None:
 
 @pytest.mark.mariadb
 def test_command_exports_and_reports(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    url = new_database(request, "mariadb", tmp_path)
-    load(url)
+    url = copied_database(request, "mariadb", tmp_path, load)
     (tmp_path / "neutron").write_text(url)
     configuration = tmp_path / "neutrino.conf"
     configuration.write_text(configuration_text(f"sqlite:///{tmp_path}/ours.sqlite"))

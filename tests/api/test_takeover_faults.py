@@ -23,13 +23,13 @@ from neutrino.takeover.families import families
 from neutrino.takeover.report import Report
 from neutrino.takeover.source import SourceError
 from tests.api.conftest import configuration_text
-from tests.api.test_takeover import OPTIONS, db, execute, imported, loaded, rows, some_id, source
+from tests.api.test_takeover import OPTIONS, db, execute, imported, imported_db, rows, some_id, source
 from tests.functional.test_full_disk import fill, small_disk
 from tests.support.commands import run_neutrino
-from tests.support.databases import new_database, prepared_database, prepared_sqlite
+from tests.support.databases import copied_database, prepared_database, prepared_sqlite
 from tests.support.neutron_database import load
 
-__all__ = ["db", "loaded", "source"]  # fixtures
+__all__ = ["db", "imported_db", "source"]  # fixtures
 ACCEPTING = run.Options(OPTIONS.dns_domain, accept_unknown=True)
 _KILL = {
     "mariadb": "SELECT CONCAT('KILL ', id) FROM information_schema.processlist WHERE db = :name AND id <> CONNECTION_ID()",
@@ -70,17 +70,14 @@ def lose(url: sa.URL, kind: str) -> None:
 @on_servers
 @pytest.mark.parametrize("step", ["check: ports", "write: "])
 def test_neutrons_database_is_lost(
-    source: sa.Engine, db: Database, request: pytest.FixtureRequest, database: str, tmp_path: Path, step: str
+    source: sa.Engine, db: Database, imported_db: Database, database: str, step: str
 ) -> None:
     source.dispose()
     with pytest.raises(SourceError, match="cannot be read") as caught:
         imported(source, db, progress=at(step, lambda: lose(source.url, database)))
     assert caught.value.exit_status == 3
     assert imported(source, db).written > 0
-    other = Database(prepared_database(request, database, tmp_path))
-    imported(source, other)
-    assert rows(db) == rows(other)
-    other.close()
+    assert rows(db) == rows(imported_db)
 
 
 @on_servers
@@ -315,11 +312,11 @@ def test_small_pages_give_the_same_rows(
 @pytest.mark.every_database
 @pytest.mark.parametrize("page", [1000, 4])
 def test_what_differs_in_our_rows_is_written_again(
-    source: sa.Engine, db: Database, page: int, monkeypatch: pytest.MonkeyPatch
+    source: sa.Engine, imported_db: Database, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (sources, importer):
         monkeypatch.setattr(module, "PAGE", page)
-    imported(source, db)
+    db = imported_db
     before = rows(db)
     with db.transaction() as tx:
         tx.execute(sa.update(t.ports).where(t.ports.c.name == "vm1").values(name="other"))
@@ -338,8 +335,7 @@ def test_what_differs_in_our_rows_is_written_again(
 @pytest.mark.postgres
 def test_from_mariadb_to_postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Booleans are numbers in the one, and no numbers in the other."""
-    url = new_database(request, "mariadb", tmp_path)
-    load(url)
+    url = copied_database(request, "mariadb", tmp_path, load)
     ours = Database(prepared_database(request, "postgresql", tmp_path))
     assert run.run(sa.make_url(url), ours, OPTIONS).written > 100
     assert run.run(sa.make_url(url), ours, OPTIONS).written == 0
@@ -351,8 +347,7 @@ def test_from_mariadb_to_postgresql(request: pytest.FixtureRequest, tmp_path: Pa
 
 @pytest.mark.mariadb
 def test_command_needs_a_place_for_its_report(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    url = new_database(request, "mariadb", tmp_path)
-    load(url)
+    url = copied_database(request, "mariadb", tmp_path, load)
     (tmp_path / "source").write_text(url)
     configuration = tmp_path / "neutrino.conf"
     configuration.write_text(configuration_text(f"sqlite:///{tmp_path}/ours.sqlite"))

@@ -1,13 +1,18 @@
-"""Databases of the tests: empty ones, and copies of one that has the schema, which is faster than to create the schema."""
+"""Databases of the tests: empty ones, and copies of templates, which are faster than to create tables and rows again."""
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import tempfile
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.support.mariadb import MariaDB
+from tests.support.postgres import Postgres
 
 DATABASES = [
     "sqlite",
@@ -28,18 +33,25 @@ def new_database(request: pytest.FixtureRequest, kind: str, directory: Path) -> 
 
 def prepared_database(request: pytest.FixtureRequest, kind: str, directory: Path) -> str:
     """The URL of a new database with the schema."""
-    name = f"test_{uuid.uuid4().hex}"
-    if kind == "sqlite":
-        return prepared_sqlite(directory / f"{name}.sqlite")
-    template: str = request.getfixturevalue(f"{FIXTURES[kind]}_template")
-    url: str = request.getfixturevalue(FIXTURES[kind]).create_database(name, template)
-    return url
+    return copied_database(request, kind, directory, create_schema)
 
 
 def prepared_sqlite(path: Path) -> str:
     path.touch(mode=0o600)  # as the server creates it
-    path.write_bytes(_sqlite_file())
+    path.write_bytes(_sqlite_file(create_schema))
     return f"sqlite:///{path}"
+
+
+def copied_database(request: pytest.FixtureRequest, kind: str, directory: Path, fill: Callable[[str], None]) -> str:
+    """The URL of a copy of the database that `fill`, a function of a module, makes of an empty one, once for all tests."""
+    name = f"test_{uuid.uuid4().hex}"
+    if kind == "sqlite":
+        path = directory / f"{name}.sqlite"
+        path.touch(mode=0o600)
+        path.write_bytes(_sqlite_file(fill))
+        return f"sqlite:///{path}"
+    server: Postgres | MariaDB = request.getfixturevalue(FIXTURES[kind])
+    return server.create_database(name, _template(server, fill))
 
 
 def create_schema(url: str) -> None:
@@ -51,9 +63,21 @@ def create_schema(url: str) -> None:
     db.close()
 
 
+def _template(server: Postgres | MariaDB, fill: Callable[[str], None]) -> str:
+    """The name of the template; the first worker that needs it creates it."""
+    name = f"template_{fill.__module__}_{fill.__name__}".replace(".", "_")
+    with (server.directory / f"{name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = server.directory / f"{name}.done"
+        if not done.exists():
+            fill(server.create_database(name))
+            done.touch()
+    return name
+
+
 @functools.cache
-def _sqlite_file() -> bytes:
+def _sqlite_file(fill: Callable[[str], None]) -> bytes:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "template.sqlite"
-        create_schema(f"sqlite:///{path}")
+        fill(f"sqlite:///{path}")
         return path.read_bytes()

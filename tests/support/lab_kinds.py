@@ -23,7 +23,7 @@ class LabKind:
     server: str = ""
 
 
-# Agents count the flows of every bridge by a process each: modules that test it set another interval.
+# Agents compare the number of flows of every bridge so often: modules that test it set another interval.
 _SELDOM = "[agent]\ncheck_interval = 60\n"
 _QUICK_ROUTERS = """
 [DEFAULT]

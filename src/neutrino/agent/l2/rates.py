@@ -1,7 +1,7 @@
 """What the ports and tunnels of this host count: reported sparsely for rates, and as metrics.
 
-One reading takes one `ovs-ofctl dump-ports` for each of two bridges, 5 ms. Every interval it has what ports and tunnels
-have counted since the last one; those that counted nothing are left out, and without any nothing is sent.
+One reading takes one request to each of two bridges. Every interval it has what ports and tunnels have counted since the
+last one; those that counted nothing are left out, and without any nothing is sent.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The flows and meters of a real bridge, through ovs-ofctl.
+"""The flows and meters of a real bridge, through ovs-ofctl, and what is read often by messages of our own.
 
 One bundle is one transaction of the switch: a packet sees all of a change or none of it, and a rejected flow undoes the
 rest. Flows are passed on standard input, so their number has no limit. The switch names all flows whose actions the
@@ -9,7 +9,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from neutrino.dataplane.openflow import api, meters
+from neutrino.dataplane.openflow import api, meters, statistics
 from neutrino.dataplane.program import ProgramError, run_program
 from neutrino.dataplane.protocols.unixctl import ControlError, control_connection
 from neutrino.model.rates import Counted
@@ -23,15 +23,6 @@ _PACKETS = re.compile(
     r"duration=(?P<seconds>[\d.]+)s, table=(?P<table>\d+), n_packets=(?P<packets>\d+), n_bytes=\d+, "
     r"(?:\w+_age=\d+, )*(?P<match>.*) actions="
 )
-# port  1: rx pkts=2, bytes=140, drop=0, errs=0, frame=0, over=0, crc=0
-#          tx pkts=8, bytes=648, drop=0, errs=0, coll=0
-# `?` where the device has no such counter. `LOCAL` is the bridge's own device.
-_PORT = re.compile(
-    r"port +(?P<number>\d+): rx pkts=(?P<rx>\S+), bytes=(?P<rx_bytes>\S+), drop=(?P<rx_drop>\S+), .*\n"
-    r" *tx pkts=(?P<tx>\S+), bytes=(?P<tx_bytes>\S+), drop=(?P<tx_drop>\S+),"
-)
-_PORT_COUNTERS = ("tx_bytes", "rx_bytes", "tx", "rx", "tx_drop", "rx_drop")  # in the order of Counted
-_COUNT = re.compile(r"flow_count=(\d+)")
 # nd_ext (IPv6 ND Extension) : [run time]:false, [boot time]:true
 _ND_EXTENSION = re.compile(r"^nd_ext .*\[run time\]:true", re.MULTILINE)
 # Error OFPBAC_BAD_SET_ARGUMENT for: OFPT_FLOW_MOD (OF1.4) (xid=0x3): ADD table:21 priority=1,arp cookie:0x7 actions=…
@@ -58,11 +49,7 @@ class OvsOfctl:
         return frozenset(api.parse_flow(line) for line in output.splitlines() if " actions=" in line)
 
     def count_flows(self, bridge: str, cookie: int, mask: int) -> int:
-        output = self._run(["dump-aggregate", self._address(bridge), f"cookie={cookie:#x}/{mask:#x}"])
-        found = _COUNT.search(output)
-        if found is None:
-            raise api.OpenFlowError(f"ovs-ofctl dump-aggregate printed {output.strip()!r}, which has no flow_count")
-        return int(found[1])
+        return statistics.count_flows(self._socket(bridge), cookie, mask, _CONTROL_SECONDS)
 
     def count_packets(self, bridge: str, match: str, tables: Collection[int]) -> dict[str, api.PacketCount]:
         output = self._run(["dump-flows", self._address(bridge), match])
@@ -73,11 +60,7 @@ class OvsOfctl:
         }
 
     def read_port_counters(self, bridge: str) -> dict[int, Counted]:
-        output = self._run(["dump-ports", self._address(bridge)])
-        return {
-            int(one["number"]): Counted(*(int(one[name]) if one[name].isdigit() else 0 for name in _PORT_COUNTERS))
-            for one in _PORT.finditer(output)
-        }
+        return statistics.read_port_counters(self._socket(bridge), _CONTROL_SECONDS)
 
     def apply_flows(self, bridge: str, *, add: Iterable[api.Flow], delete: Iterable[api.Flow]) -> None:
         # Deletions first: delete_strict ignores cookies, so it would delete a flow that was just added under the same key.
@@ -126,7 +109,7 @@ class OvsOfctl:
         changes = [meters.MeterChange(meters.DELETE, number) for number in delete]
         changes += [meters.MeterChange(meters.CHANGE, number, meter) for number, meter in change.items()]
         changes += [meters.MeterChange(meters.ADD, number, meter) for number, meter in add.items()]
-        address = f"{self.run_directory or _RUN_DIRECTORY}/{bridge}.mgmt"
+        address = self._socket(bridge)
         # In parts, so that neither end waits for the other with full buffers.
         parts = (changes[start : start + _METERS] for start in range(0, len(changes), _METERS))
         reasons = {
@@ -134,6 +117,9 @@ class OvsOfctl:
         }
         if reasons:
             raise api.MetersRejected(reasons)  # after all: one bad meter must not keep the others out
+
+    def _socket(self, bridge: str) -> str:
+        return f"{self.run_directory or _RUN_DIRECTORY}/{bridge}.mgmt"
 
     def _address(self, bridge: str) -> str:
         return f"unix:{self.run_directory}/{bridge}.mgmt" if self.run_directory else bridge
