@@ -46,7 +46,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root"
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """Not in /tmp, which the suite hides."""
+    """In the checkout: the suite hides all else of /tmp."""
     (ROOT / "build").mkdir(exist_ok=True)
     path = Path(tempfile.mkdtemp(prefix="suite-", dir=ROOT / "build"))
     yield path

@@ -57,6 +57,11 @@ for method, accept in (("GET", "*/*"), ("HEAD", "*/*"), ("GET", "application/jso
 """
 
 
+# Commands that run on hosts or at operators' desks; some stay: what the agent imports is in the memory of each host.
+WITHOUT_THE_SERVER = ("main", "agent", "lab", "doctor.command", "status.command", "trace.command", "history.command")
+OF_THE_SERVER = ("neutrino.server", "neutrino.takeover", "neutrino.features", "sqlalchemy")
+
+
 def run(directory: Path, program: str, options: str = "") -> str:
     file = directory / "neutrino.conf"
     file.write_text(CONFIGURATION.format(directory=directory, options=options))
@@ -72,6 +77,13 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
 @pytest.mark.parametrize("name", ON_DEMAND)
 def test_the_server_does_not_load_it(name: str, loaded: frozenset[str]) -> None:
     assert name not in loaded, f"{name} is needed for {ON_DEMAND[name]}: import it there"
+
+
+def test_commands_do_not_load_the_server() -> None:
+    program = "".join(f"import neutrino.cli.{name}\n" for name in WITHOUT_THE_SERVER)
+    command = [sys.executable, "-W", "ignore", "-c", f"import sys\n{program}{PRINT_MODULES}"]
+    loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert [name for name in loaded if name.startswith(OF_THE_SERVER)] == []
 
 
 def test_what_every_process_needs_is_loaded_before_the_fork(loaded: frozenset[str]) -> None:

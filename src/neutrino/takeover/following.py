@@ -9,7 +9,6 @@ from neutrino.server.db.transaction import now
 from neutrino.takeover.report import Report
 from neutrino.takeover.source import SourceError
 
-PAUSE: Final = 60.0  # seconds
 LONGEST: Final = 600.0  # between two tries, if rounds fail
 
 

@@ -4,7 +4,8 @@ from typing import Final
 
 from neutrino.cli import cloud
 from neutrino.cli.parser import Parser
-from neutrino.takeover.following import PAUSE
+
+PAUSE: Final = 60.0  # seconds between two imports that follow each other; here, as every command imports this module
 
 VARIABLE: Final = "NEUTRON_DATABASE_URL"
 
