@@ -5,15 +5,22 @@ kind after the other. What is left when some workers have nothing to do any more
 
 Durations of files are those of the last whole run in this checkout (`scripts/suite`), else the committed ones, which
 `make durations` refreshes; those of a new file are estimated by its number of tests.
+
+    python -m tests.order      when each of the longest units starts and ends, by the recorded durations
 """
 
 from __future__ import annotations
 
+import heapq
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -27,6 +34,7 @@ CLIENT_UNITS = ("openstack", "sdk")  # by the beginning of a file's name; all ot
 WAITING = ("clients", "lab", "functional")
 SECONDS_PER_TEST = {"clients": 1.0, "lab": 5.0, "functional": 1.0, "faults": 1.0, "unit": 0.02}
 OTHERWISE = 0.1
+WORKERS = 6  # of `make test`
 
 
 def known_durations() -> dict[str, float]:
@@ -78,6 +86,30 @@ def _shares(units: Sequence[str], seconds: Sequence[float]) -> dict[str, float]:
     return {unit: start / total for unit, start in zip(units, before, strict=False)}
 
 
+@dataclass(frozen=True)
+class Run:
+    """When a worker runs a unit, in seconds since the first."""
+
+    unit: str
+    start: float
+    end: float
+
+
+def simulated(durations: Mapping[str, float], workers: int = WORKERS) -> list[Run]:
+    """The units in their order, each taken by the worker that is free first, with the recorded durations."""
+    files: list[Any] = [SimpleNamespace(nodeid=f"{name}::test") for name in durations]
+    seconds: dict[str, float] = {}
+    for item in ordered(files, durations):
+        unit, path = unit_of_work(item.nodeid), item.nodeid.removesuffix("::test")
+        seconds[unit] = seconds.get(unit, 0.0) + durations[path]
+    free, runs = [0.0] * workers, []
+    for unit, duration in seconds.items():
+        start = heapq.heappop(free)
+        runs.append(Run(unit, start, start + duration))
+        heapq.heappush(free, start + duration)
+    return runs
+
+
 class Recorder:
     """A plugin that sums up the durations of the tests by file, and writes them to a file."""
 
@@ -92,3 +124,15 @@ class Recorder:
     def pytest_sessionfinish(self) -> None:
         rounded = {name: round(seconds, 1) for name, seconds in sorted(self._seconds.items())}
         self._path.write_text(json.dumps(rounded, indent=0) + "\n")
+
+
+def _table(runs: Sequence[Run]) -> str:
+    """The longest units, and when the run ends; in parentheses, when it would if all workers ended together."""
+    longest = sorted(runs, key=lambda run: run.start - run.end)[:25]
+    lines = [f"{run.end - run.start:7.0f} s   {run.start:6.0f} to {run.end:6.0f}   {run.unit}" for run in longest]
+    end, share = max(run.end for run in runs), sum(run.end - run.start for run in runs) / WORKERS
+    return "\n".join([*lines, f"all units: {end:.0f} s ({share:.0f} s)\n"])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(_table(simulated(known_durations())))

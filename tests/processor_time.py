@@ -3,12 +3,14 @@
     python -m tests.processor_time FILE [OTHER]      by directory and by file, of one record or of two
 
 The process that runs tests joins a control group, which its children inherit, daemons too. What it used since the previous
-report counts for the test of this report: preparation and teardown of fixtures are the test's that runs them. Shared servers
-are not children of a worker: they are counted with the first process, as REST. It needs root and cpuacct, or cgroup v2.
+report counts for the test of this report: preparation and teardown of fixtures are the test's that runs them. Servers that
+workers share are no children of a worker: they are counted with the first process, as REST. It needs root, and cpuacct or
+cgroup v2.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -24,6 +26,7 @@ _PROPERTY = "processor time"
 _V1, _V2 = Path("/sys/fs/cgroup/cpuacct"), Path("/sys/fs/cgroup")
 _NANOSECONDS, _MICROSECONDS = 1e9, 1e6
 _LISTED = 60
+_PREFIX = "tests-"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,8 +47,11 @@ class _Accounts:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._first = os.getpid()
-        made = tempfile.mkdtemp(prefix="tests-", dir=_V1 if _V1.is_dir() else _V2)
-        self._parent = Path(f"/proc/self/fd/{os.open(made, os.O_RDONLY)}")  # /sys is another one later
+        root = _V1 if _V1.is_dir() else _V2
+        self._root, self._parent = (
+            Path(f"/proc/self/fd/{os.open(path, os.O_RDONLY)}")  # /sys is another one later
+            for path in (root, tempfile.mkdtemp(prefix=_PREFIX, dir=root))
+        )
         self._group = self._join()
         self._before = 0.0
         self._seconds: Counter[str] = Counter()
@@ -79,10 +85,15 @@ class _Accounts:
     def pytest_unconfigure(self) -> None:
         if os.getpid() != self._first:
             return
-        total = sum(_used(group) for group in self._parent.iterdir() if group.is_dir())
+        groups = [group for group in self._parent.iterdir() if group.is_dir()]
+        total = sum(map(_used, groups))
         self._seconds[REST] = total - sum(self._seconds.values())  # type: ignore[assignment]
         rounded = {name: round(seconds, 2) for name, seconds in sorted(self._seconds.items())}
         self._path.write_text(json.dumps(rounded, indent=0) + "\n")
+        (self._root / "cgroup.procs").write_text("0")
+        with contextlib.suppress(OSError):  # a process has not ended yet
+            for group in (*groups, self._root / self._parent.readlink().name):
+                group.rmdir()
 
 
 def _used(group: Path) -> float:

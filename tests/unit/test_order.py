@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.order import Recorder, ordered, unit_of_work
+from tests.order import COMMITTED, WORKERS, Recorder, Run, ordered, simulated, unit_of_work
 from tests.support.lab_kinds import UNITS
 
 LABS = Path(__file__).parents[1] / "lab"
@@ -55,6 +55,24 @@ def test_modules_that_share_a_lab_are_one_unit() -> None:
 def test_tests_of_a_unit_follow_each_other() -> None:
     names = [f"clients/test_{name}.py" for name in ("vpn", "sdk", "trunks")]
     assert order_of(dict.fromkeys(names, 1), {}) == [names[0], names[2], names[1]]
+
+
+def test_a_free_worker_takes_the_next_unit() -> None:
+    durations = {"tests/lab/test_a.py": 30.0, "tests/lab/test_b.py": 20.0, "tests/lab/test_c.py": 5.0}
+    names = [*durations]
+    assert simulated(durations, workers=2) == [
+        Run(names[0], 0.0, 30.0),
+        Run(names[1], 0.0, 20.0),
+        Run(names[2], 20.0, 25.0),
+    ]
+
+
+def test_no_unit_keeps_the_run_from_its_end() -> None:
+    """By the committed durations: all workers end at about the same time."""
+    runs = simulated(json.loads(COMMITTED.read_text()))
+    end, share = max(run.end for run in runs), sum(run.end - run.start for run in runs) / WORKERS
+    assert end <= 1.03 * share
+    assert max(run.end - run.start for run in runs) <= share / 2
 
 
 def test_durations_are_summed_up_by_file(tmp_path: Path) -> None:
