@@ -55,7 +55,6 @@ class Names:
         return name  # unknown: the loader's error names the entry points
 
 
-_NOT_HERE = "it is not part of this release"
 _OVN = "OVN is another backend"
 _VENDOR = "it is a driver for one vendor's products"
 
@@ -153,10 +152,10 @@ TABLE: dict[tuple[str, str], Names] = {
         missing={
             "dhcp": "use the role dhcp with dhcp_distributed",
             "metadata_path": "use the role metadata",
-            **dict.fromkeys(
-                ("snat_log", "dns_forwarder", "fwaas", "fwaas_v2_log"),
-                _NOT_HERE,
-            ),
+            "snat_log": "logs of SNAT have no driver in Neutron 29 either, and their resources are refused",
+            "dns_forwarder": "dnsmasq of each network forwards names: see dnsmasq_dns_servers and dnsmasq_local_resolv",
+            "fwaas": "it is version 1 of firewalls, which Neutron has removed: use fwaas_v2",
+            "fwaas_v2_log": "firewall groups are not logged: the API refuses such logs",
         },
         group="neutrino.agent.l2_extensions",
     ),
