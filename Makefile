@@ -39,6 +39,11 @@ openstack: ## run Nova, Keystone, Placement and Glance with libvirt on this netw
 	@scripts/setup openstack
 	@.venv/bin/python -m qa.openstack.run $(ARGS)
 
+.PHONY: vhost-user
+vhost-user: ## test vhost-user ports: Open vSwitch with DPDK, without hugepages, and QEMU guests (a quarter of an hour without KVM)
+	@scripts/setup vhost-user
+	@.venv/bin/python -m qa.vhost_user.run $(PYTEST_ARGS)
+
 package: ## build the wheel and the Debian packages into dist/ (PACKAGE_VERSION=…)
 	@scripts/setup package
 	@.venv/bin/python packaging/build $(if $(PACKAGE_VERSION),--version $(PACKAGE_VERSION))

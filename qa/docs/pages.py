@@ -11,7 +11,7 @@ ITEM = re.compile(r"^([-*+]|\d+\.) ")
 GUIDES = (
     *("operator-guide", "deployment", "takeover", "packaging", "releases", "user-guide", "configuration", "options"),
     *("doctor", "openstack", "databases", "capacity", "trace", "lab", "conformance", "features", "benchmarks"),
-    "kernel-datapath",
+    *("kernel-datapath", "dpdk"),
 )
 FIRST = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 

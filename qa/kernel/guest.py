@@ -2,7 +2,7 @@
 
 The guest's root is the machine's own root file system, read-only over 9p, below a writable overlay in memory: every
 program, and this checkout with its .venv, are available, also below /tmp. It has no network. It runs one command as root
-and powers off. With /dev/kvm it is as fast as the machine; otherwise it is emulated, about forty times slower.
+and powers off. With a working /dev/kvm it is as fast as the machine; otherwise it is emulated, about forty times slower.
 KERNEL_GUEST_EMULATED=1 emulates it in any case, KERNEL_GUEST_MEMORY is its memory.
 
 `kernel_files` downloads and unpacks the kernel and a static busybox; neither is installed. `Guest.run` boots.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import gzip
 import io
 import lzma
@@ -31,8 +32,8 @@ Say = Callable[[str], None]
 # The check that timer interrupts arrive, whose failure is a panic, fails where an emulated guest gets too little time.
 TIMER = "no_timer_check"
 MEMORY = os.environ.get("KERNEL_GUEST_MEMORY", "3G")
-# For machines whose /dev/kvm cannot run an ordinary kernel, as in some nested virtual machines.
 EMULATED = os.environ.get("KERNEL_GUEST_EMULATED", "") not in ("", "0")
+KVM_SECONDS = 20.0
 # Modules that the initramfs needs to mount the root file system.
 BOOT_MODULES = ("virtio_mmio", "virtio_pci", "9pnet_virtio", "9p", "overlay")
 # Loaded before the command; a missing one is an error.
@@ -239,6 +240,28 @@ class Qemu:
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
+def accelerator(*, emulated: bool) -> list[str]:
+    """QEMU's arguments for the processor."""
+    if emulated:
+        return ["-accel", "tcg,thread=multi", "-cpu", processor().emulated_cpu]
+    return ["-accel", "kvm", "-cpu", "host"]
+
+
+def boots_with_kvm(files: KernelFiles) -> bool:
+    """Whether a kernel runs with KVM: in some nested virtual machines /dev/kvm is there, and a guest hangs as it starts."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    cpu = processor()
+    argv = [
+        *(cpu.qemu, *cpu.machine, *accelerator(emulated=False), "-m", "256", "-nographic", "-nic", "none"),
+        *("-no-reboot", "-monitor", "none", "-serial", "null", "-kernel", str(files.image), "-append", "panic=-1"),
+    ]
+    try:  # without a root file system the kernel panics, and QEMU ends
+        return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=KVM_SECONDS).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
 class Guest:
     """`devices`: further options of QEMU; `modules`: that are loaded before the command."""
 
@@ -255,9 +278,9 @@ class Guest:
         self._devices = devices
         self._modules = modules
 
-    @property
+    @functools.cached_property
     def is_emulated(self) -> bool:
-        return EMULATED or not os.access("/dev/kvm", os.R_OK | os.W_OK)
+        return EMULATED or not boots_with_kvm(self._files)
 
     def run(self, command: Sequence[str], directory: Path, seconds: float, output: Say) -> int:
         """Boot, run a command, power off; output is passed on line by line. Gives the command's exit status."""
@@ -298,9 +321,7 @@ class Guest:
 
     def _qemu(self, here: Path) -> list[str]:
         cpu = self._processor
-        accelerated = ["-accel", "tcg,thread=multi", "-cpu", cpu.emulated_cpu]
-        if not self.is_emulated:
-            accelerated = ["-accel", "kvm", "-cpu", "host"]
+        accelerated = accelerator(emulated=self.is_emulated)
 
         def shared(tag: str, path: Path, options: str) -> list[str]:
             system = f"local,id={tag},path={path},multidevs=remap,{options}"

@@ -11,13 +11,11 @@ Its console (the log of Nova) has a line `GUEST <seconds>s: …` for each step, 
 from __future__ import annotations
 
 import gzip
-import lzma
-import re
 import stat
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from qa.kernel.busybox import ETC, UDHCPC, add_busybox, add_modules, add_program
 from qa.kernel.guest import Archive, KernelFiles, kernel_files, processor
 from qa.openstack.cloud import ROOT, WORK, Say
 
@@ -73,46 +71,6 @@ SCRIPTS = {
     "curl": CURL,
 }
 
-# A static busybox loads no modules of the C library for names, which has files and DNS built in (its wget crashes with -T).
-ETC = {
-    "passwd": "root:x:0:0::/root:/bin/sh\n",
-    "group": "root:x:0:\n",
-    "shells": "/bin/sh\n",
-    "nsswitch.conf": "hosts: files dns\n"
-    + "".join(f"{name}: files\n" for name in ("passwd", "services", "networks", "protocols")),
-    "services": "http 80/tcp\n",
-    "hosts": "127.0.0.1 localhost\n",
-}
-UDHCPC = """#!/bin/sh
-# Address, MTU, and routes: option 121 instead of option 3
-case $1 in
-deconfig) ip link set "$interface" up ;;
-bound | renew)
-    ip addr flush dev "$interface" scope global
-    [ -n "$mtu" ] && ip link set "$interface" mtu "$mtu"
-    ip addr add "$ip/$mask" dev "$interface"
-    if [ -n "$staticroutes" ]; then
-        routes=$staticroutes
-        set -- $staticroutes
-        while [ $# -ge 2 ]; do
-            [ "$2" = 0.0.0.0 ] && via= || via="via $2"
-            ip route replace "$1" $via dev "$interface"
-            shift 2
-        done
-    elif [ -n "$router" ]; then
-        routes="0.0.0.0/0 $router"
-        ip route replace default via "${router%% *}" dev "$interface"
-    fi
-    {
-        [ -n "${search:-$domain}" ] && echo "search ${search:-$domain}"
-        for server in $dns; do echo "nameserver $server"; done
-    } >/etc/resolv.conf
-    lease="$interface $ip/$mask mtu=$mtu routes=[$routes]"
-    [ -e "/tmp/lease.$interface" ] || echo "GUEST $(cut -d' ' -f1 /proc/uptime)s: lease $lease"
-    touch "/tmp/lease.$interface"
-    ;;
-esac
-"""
 INIT = """#!/bin/sh
 export PATH=/bin
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
@@ -200,48 +158,18 @@ def initramfs(files: KernelFiles) -> bytes:
     for name in ("root", "root/.ssh"):  # of its owner alone, as the SSH server demands
         archive.add(name, b"", stat.S_IFDIR | 0o700)
     for program in PROGRAMS:
-        for target, loaded in with_libraries(program):
-            _add(archive, target, loaded)
+        add_program(archive, program)
     for script, text in SCRIPTS.items():
         archive.add(f"bin/{script}", text.encode(), stat.S_IFREG | 0o755)
     archive.add("bin/sh", b"bash", stat.S_IFLNK | 0o777)
     archive.add("sbin", b"bin", stat.S_IFLNK | 0o777)  # /sbin/ip, for test suites
-    archive.add("bin/busybox", files.busybox.read_bytes(), stat.S_IFREG | 0o755)
-    for name in _run([str(files.busybox), "--list"]).split():
-        if name not in ("busybox", "sh", "ping", "nc"):
-            archive.add(f"bin/{name}", b"busybox", stat.S_IFLNK | 0o777)
-    order: list[str] = []
-    for module in MODULES:
-        show = ["modprobe", "-d", str(files.root), "-S", files.release, "--show-depends", module]
-        for line in _run(show).splitlines():
-            path = Path(line.split()[1]) if line.startswith("insmod") else None
-            if path is not None and (name := path.name.removesuffix(".xz")) not in order:
-                order.append(name)
-                content = path.read_bytes()
-                content = lzma.decompress(content) if path.suffix == ".xz" else content
-                archive.add(f"modules/{name}", content, stat.S_IFREG | 0o644)
-    archive.add("order", "".join(f"{name}\n" for name in order).encode(), stat.S_IFREG | 0o644)
+    add_busybox(archive, files, without=("sh", "ping", "nc"))
+    add_modules(archive, files, MODULES)
     for name, text in ETC.items():
         archive.add(f"etc/{name}", text.encode(), stat.S_IFREG | 0o644)
     archive.add("udhcpc", UDHCPC.encode(), stat.S_IFREG | 0o755)
     archive.add("init", INIT.replace("@WEB_PORT@", str(WEB_PORT)).encode(), stat.S_IFREG | 0o755)
     return gzip.compress(archive.finish(), 6)
-
-
-def with_libraries(program: Path) -> list[tuple[str, bytes]]:
-    """The program as `bin/NAME`, and the shared libraries that it loads, at their paths."""
-    found = re.findall(r"(/\S+) \(0x", _run(["ldd", str(program)]))
-    return [
-        (f"bin/{program.name}", program.read_bytes()),
-        *((path.lstrip("/"), Path(path).read_bytes()) for path in found),
-    ]
-
-
-def _add(archive: Archive, path: str, content: bytes) -> None:
-    """A program with the directories above it."""
-    for parent in reversed(Path(path).parents[:-1]):
-        archive.add(str(parent), b"", stat.S_IFDIR | 0o755)
-    archive.add(path, content, stat.S_IFREG | 0o755)
 
 
 def kernel_command_line(*, offloads: bool) -> str:
@@ -253,7 +181,3 @@ def kernel_command_line(*, offloads: bool) -> str:
     # An emulated x86 misses ticks on a busy machine, and its kernel would look for another timer, sometimes for minutes.
     timer = " no_timer_check" if processor().debian == "amd64" else ""
     return f"console={processor().console} rdinit=/init quiet panic=5{timer}{'' if offloads else ' nocsum'}"
-
-
-def _run(argv: list[str]) -> str:
-    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout

@@ -77,19 +77,37 @@ def test_a_flat_network_is_bound_on_its_bridge(server: Server, admin: Api) -> No
     assert admin.port(network, binding__host_id="elsewhere")["binding:vif_type"] == "binding_failed"
 
 
-def test_dpdk_gives_a_socket(server: Server, admin: Api) -> None:
-    switch(
-        server,
-        "dpdk",
-        datapath_type="netdev",
-        ovs_capabilities={"iface_types": ["dpdkvhostuser", "dpdkvhostuserclient"]},
-        vhostuser_socket_dir="/run/vhost",
-    )
-    port = admin.port(admin.network(), binding__host_id="dpdk")
+DPDK = {"datapath_type": "netdev", "vhostuser_socket_dir": "/run/vhost"}
+VHOST_TYPES = ["dpdkvhostuser", "dpdkvhostuserclient"]
+
+
+@pytest.mark.parametrize("types, mode", [(VHOST_TYPES, "server"), (VHOST_TYPES[:1], "client")])
+def test_dpdk_gives_a_socket(server: Server, admin: Api, types: list[str], mode: str) -> None:
+    """The mode is that of QEMU: with the type dpdkvhostuserclient the switch is the client."""
+    switch(server, f"dpdk-{mode}", ovs_capabilities={"iface_types": types}, **DPDK)
+    port = admin.port(admin.network(), binding__host_id=f"dpdk-{mode}")
     assert port["binding:vif_type"] == "vhostuser"
     details = port["binding:vif_details"]
-    assert details["vhostuser_mode"] == "server"
+    assert details["vhostuser_mode"] == mode
     assert details["vhostuser_socket"] == f"/run/vhost/{('vhu' + port['id'])[:14]}"
+    assert (details["vhostuser_ovs_plug"], details["port_filter"]) == (True, False)
+    assert (details["ovs_hybrid_plug"], details["ovs_create_tap"]) == (False, False)
+    assert (details["datapath_type"], details["bridge_name"]) == ("netdev", "br-int")
+
+
+@pytest.mark.parametrize("values", [{"datapath_type": "system"}, {"ovs_capabilities": {"iface_types": ["vxlan"]}}])
+def test_a_switch_without_dpdk_gives_none(server: Server, admin: Api, values: Any) -> None:
+    """The types alone do not tell: a switch with DPDK may have bridges of the kernel's datapath."""
+    switch(server, "no-socket", **{"ovs_capabilities": {"iface_types": VHOST_TYPES}, **DPDK, **values})
+    assert admin.port(admin.network(), binding__host_id="no-socket")["binding:vif_type"] == "ovs"
+
+
+def test_a_virtual_function_of_a_dpdk_host_has_no_socket(server: Server, admin: Api) -> None:
+    switch(server, "dpdk-card", ovs_capabilities={"iface_types": VHOST_TYPES}, **DPDK)
+    values = {"binding__vnic_type": "direct", "hardware_offload_type": "switchdev"}
+    port = admin.port(admin.network(), binding__host_id="dpdk-card", **values)
+    assert port["binding:vif_type"] == "ovs"
+    assert "vhostuser_socket" not in port["binding:vif_details"]
 
 
 def test_a_renamed_integration_bridge_reaches_nova(server: Server, admin: Api) -> None:

@@ -46,11 +46,11 @@ _SENT = re.compile(r"(\d+) packets transmitted")
 
 
 @contextlib.contextmanager
-def temporary_lab(hosts: int = 3, **settings: Any) -> Iterator[Lab]:
+def temporary_lab(hosts: int = 3, kind: type[Lab] = Lab, **settings: Any) -> Iterator[Lab]:
     """A lab on a free port, removed afterwards."""
     directory = tempfile.mkdtemp(prefix="neutrino-lab-")
     state = Path(directory) / "lab"
-    lab = Lab(state, LabSettings(hosts=hosts, port=free_port(), datapath=DATAPATH, **settings))
+    lab = kind(state, LabSettings(hosts=hosts, port=free_port(), datapath=DATAPATH, **settings))
     try:
         build.up(lab)
         yield lab

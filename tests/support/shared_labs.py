@@ -6,6 +6,7 @@ import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from neutrino.model import agents
 from tests.support.lab import temporary_lab, wait_until
@@ -24,7 +25,7 @@ def lab_of_kind(kind: LabKind) -> Iterator[Lab]:
         agent, server = Path(directory) / "agent.conf", Path(directory) / "server.conf"
         agent.write_text(kind.agent)
         server.write_text(kind.server)
-        files = {"agent_config_files": (str(agent),), "server_config_files": (str(server),)}
+        files: dict[str, Any] = {"agent_config_files": (str(agent),), "server_config_files": (str(server),)}
         with temporary_lab(hosts=kind.hosts, roles=kind.roles, central=kind.central, **files) as lab:
             wait_for_agents(lab)
             yield lab

@@ -41,6 +41,7 @@ class OpenVSwitch:
     holder: int  # the pid of the process that holds the host's namespaces
     peers: Sequence[str]  # all hosts of the lab
     datapath: str
+    settings: Sequence[str] = THREADS  # of the switch, in a new database
 
     def start(self) -> None:
         """Start the daemons that do not run."""
@@ -50,7 +51,8 @@ class OpenVSwitch:
             remotes = (f"--remote=punix:{OVS_RUN}/db.sock", MANAGER_REMOTE)
             self._run(DATABASE, str(database), *remotes, *self._daemon_options(DATABASE))
         if is_new:
-            self.vsctl("--no-wait", *render_bridges(self.host, self.datapath))  # the switch starts after this
+            # The switch starts after this.
+            self.vsctl("--no-wait", *render_bridges(self.host, self.datapath, self.settings))
         if self.pid(SWITCH) is None:
             # With netdev bridges alone, ovs-vswitchd need not probe the kernel datapath, which may not exist.
             only = ["--disable-system"] if self.datapath == NETDEV else []
@@ -94,11 +96,11 @@ class OpenVSwitch:
         return ["--detach", "--no-chdir", "--pidfile", f"--log-file={log}", "-vconsole:off", "-vsyslog:off"]
 
 
-def render_bridges(host: str, datapath: str) -> list[str]:
-    """ovs-vsctl arguments for a new database, before the switch starts: host name, and a bridge for each uplink."""
+def render_bridges(host: str, datapath: str, settings: Sequence[str] = THREADS) -> list[str]:
+    """ovs-vsctl arguments for a new database, before the switch starts: settings, and a bridge for each uplink."""
     arguments = [
         *("init", "--", "set", "Open_vSwitch", ".", f"external_ids:system-id={host}", f"external_ids:hostname={host}"),
-        *THREADS,
+        *settings,
     ]
     for uplink, bridge in UPLINKS.items():
         arguments += [

@@ -144,15 +144,22 @@ def _vif(port: PortToBind, configurations: Object) -> tuple[str, Object]:
     interface_types = configurations.get(OVS_CAPABILITIES, {}).get("iface_types", ())
     if datapath != "netdev" or not {VHOSTUSER_CLIENT, VHOSTUSER_SERVER} & set(interface_types):
         return VIF_OVS, details
+    if port.vnic_type == "direct":  # a virtual function: its representor is plugged, and the instance has no socket
+        return VIF_OVS, details
     directory = configurations.get("vhostuser_socket_dir", "/var/run/openvswitch")
-    return VIF_VHOSTUSER, details | {
-        "ovs_hybrid_plug": False,
-        "ovs_create_tap": False,
-        "vhostuser_ovs_plug": True,
-        # The mode of Nova's end: Open vSwitch with the type dpdkvhostuserclient connects to QEMU's socket.
-        "vhostuser_mode": "server" if VHOSTUSER_SERVER in interface_types else "client",
-        "vhostuser_socket": f"{directory}/{('vhu' + port.port['id'])[:14]}",  # Nova's NIC_NAME_LEN
-    }
+    return (
+        VIF_VHOSTUSER,
+        details
+        | {
+            "port_filter": False,  # as in Neutron; the switch filters these ports like others
+            "ovs_hybrid_plug": False,
+            "ovs_create_tap": False,
+            "vhostuser_ovs_plug": True,
+            # The mode of Nova's end: Open vSwitch with the type dpdkvhostuserclient connects to QEMU's socket.
+            "vhostuser_mode": "server" if VHOSTUSER_SERVER in interface_types else "client",
+            "vhostuser_socket": f"{directory}/{('vhu' + port.port['id'])[:14]}",  # Nova's NIC_NAME_LEN
+        },
+    )
 
 
 # --- L2 population ----------------------------------------------------------------------------------------------------

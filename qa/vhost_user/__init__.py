@@ -1,0 +1,1 @@
+"""`make vhost-user`: Open vSwitch with DPDK, and QEMU guests on vhost-user ports."""
