@@ -208,7 +208,7 @@ class CardAgent(TemporaryServer):
 
     def start(self) -> None:
         command: list[str | Path] = [self.server.program, "agent", "--config-file", self.config]
-        self.spawn(command, ready=self.is_alive, timeout=900)
+        self.spawn(command, ready=self.is_alive)
 
     def restart(self, number: signal.Signals) -> None:
         process, _ = self._processes.pop()

@@ -10,6 +10,7 @@ from typing import Any
 
 import requests
 
+from neutrino.lab.timing import scaled
 from tests.support.databases import prepared_sqlite
 from tests.support.keystone import Keystone
 from tests.support.launcher import PROGRAM
@@ -140,7 +141,7 @@ class Caller:
     def __call__(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> requests.Response:
-        return self._session.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=30)
+        return self._session.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=scaled(30))
 
     def create(self, kind: str, **values: Any) -> dict[str, Any]:
         answer = self("POST", f"/v2.0/{several(kind).replace('_', '-')}", {kind: values})

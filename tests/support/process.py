@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from neutrino.lab.timing import Deadline, pause_after
+from neutrino.lab.timing import Deadline, pause_after, scaled
 from tests.support.launcher import PROGRAM, Launched, launch
 
 # A killed test session cannot clean up; the kernel then ends its servers (PR_SET_PDEATHSIG). By a program that execs the
@@ -135,7 +135,7 @@ class TemporaryServer:
                 return None
             return f"ended with {process.returncode}:\n{log.read_text(errors='replace')[-4000:]}"
 
-        wait_until(ready, timeout=timeout, what=str(argv[0]), failed=failed)
+        wait_until(ready, timeout=scaled(timeout), what=str(argv[0]), failed=failed)
 
     def _started(self, argv: Sequence[str], environment: Mapping[str, str], output: IO[bytes]) -> Process:
         if argv[0] == str(PROGRAM):
