@@ -128,10 +128,10 @@ def test_rows_whose_parent_is_missing(
 
 
 def test_options_that_are_refused_and_unknown(tmp_path: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    ironic = {"ironic": {"enable_notifications": "true"}}
-    ((severity, what),) = checked(tmp_path, url, capsys, 1, **ironic)["configuration"]
+    quotas = {"quotas": {"quota_driver": "site.quotas.Driver"}}
+    ((severity, what),) = checked(tmp_path, url, capsys, 1, **quotas)["configuration"]
     assert severity == "error"
-    assert "[ironic] enable_notifications = true is refused" in what
+    assert "[quotas] quota_driver = site.quotas.Driver is refused" in what
     ((severity, what),) = checked(tmp_path, url, capsys, 1, ml2={"type_driver": "vxlan"})["configuration"]
     assert severity == "warning"
     assert "[ml2] type_driver is not known" in what

@@ -65,7 +65,7 @@ def test_what_is_no_role_is_refused_in_one_line(
 ) -> None:
     assert call(config, "add", "h1", "--roles", "l2,admin") == 2
     assert capsys.readouterr().err == (
-        "neutrino: --roles: there is no role admin: the roles are l2, dhcp, l3, metadata, bgp\n"
+        "neutrino: --roles: there is no role admin: the roles are l2, dhcp, l3, metadata, bgp, sriov\n"
     )
     assert call(config, "add", "h1", "--roles", "") == 2
     assert call(config, "roles", "h1") == 2

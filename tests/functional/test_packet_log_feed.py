@@ -20,6 +20,7 @@ from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
 from tests.api.conftest import start
+from tests.support.addresses import pool
 from tests.support.databases import DATABASES, prepared_database
 from tests.support.feed import HostEnd, connected, until
 
@@ -80,7 +81,7 @@ def test_a_host_receives_the_logs_of_its_ports(server: Server, tmp_path: Path) -
 def test_a_port_has_the_local_ips_that_it_is_associated_with(server: Server, tmp_path: Path) -> None:
     api = Api(server.app)
     admin, network = api.as_admin(), api.network()
-    api.subnet(network)
+    api.subnet(network, **pool("10.0.0.0/24"))
     port = admin.port(network, binding__host_id="h1", project_id=api.project)
     local_ip = api.make("local_ip", network_id=network["id"], local_ip_address="10.0.0.200")
     path = f"/local_ips/{local_ip['id']}/port_associations"
@@ -107,8 +108,8 @@ def test_hosts_do_not_get_associations_that_are_not_in_effect(server: Server, tm
     """Rows that today's checks refuse: of another network, of an address that its port has lost, of a gateway."""
     api = Api(server.app)
     admin, network, other = api.as_admin(), api.network(), api.network()
-    subnet = api.subnet(network)
-    api.subnet(other)
+    subnet = api.subnet(network, **pool("10.0.0.0/24"))
+    api.subnet(other, **pool("10.0.0.0/24"))
     port = admin.port(network, binding__host_id="h1", project_id=api.project)
     own = port["fixed_ips"][0]["ip_address"]
     elsewhere = api.make("local_ip", network_id=other["id"], local_ip_address="10.0.0.201")

@@ -15,6 +15,8 @@ from neutrino.agent.dhcp import build as dhcp_build
 from neutrino.agent.l2 import build as l2_build
 from neutrino.agent.l3 import build as l3_build
 from neutrino.agent.metadata import build as metadata_build
+from neutrino.agent.sriov import build as sriov_build
+from neutrino.agent.sriov.config import sriov_options
 from neutrino.feed.messages import (
     Answer,
     ErrorMessage,
@@ -273,10 +275,12 @@ def test_reports_of_our_own_agents_are_accepted(datapath: str, mode: str, tmp_pa
     )
     conf = configuration([str(path)])
     described = [each.describe(conf) for each in (l2_build, l3_build, dhcp_build, metadata_build, bgp_build)]
+    described.append(sriov_build.describe(conf, sriov_options(conf)))
     assert {role.AGENT_TYPES[each.agent_type] for each in described} == set(ROLES)
     versions = {each.agent_type: each.resource_versions for each in described}
     assert {kind: bool(found) for kind, found in versions.items()} == {
-        words.OVS: True, words.L3: False, words.DHCP: False, words.METADATA: False, words.BGP: False  # as Neutron's
+        words.OVS: True, words.NIC_SWITCH: True,  # as Neutron's
+        words.L3: False, words.DHCP: False, words.METADATA: False, words.BGP: False,
     }  # fmt: skip
     assert versions[words.OVS]["QosPolicy"] == "1.10"
     shown = {"problems": {"net work\n1": "x\ny"}, "dataplane": "down: x\ny", "last_repair": {"br-int": "3 flows"}}
