@@ -1,6 +1,6 @@
 """`make vhost-user`: tests of vhost-user ports, with Open vSwitch and DPDK, and QEMU guests.
 
-Arguments are pytest's: `make vhost-user PYTEST_ARGS="-k trunk"`.
+Arguments are pytest's: `make vhost-user PYTEST_ARGS="qa/vhost_user/restarts.py -k qemu"`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PYTEST = (
     *(sys.executable, "-m", "pytest", "--verbose", "--noconftest", "-p", "no:cacheprovider", "--durations=5"),
     *("-p", "qa.vhost_user.cloud"),
 )
-FILES = ("qa/vhost_user/ports.py",)
+FILES = ("qa/vhost_user/ports.py", "qa/vhost_user/restarts.py")
 
 
 def command(arguments: Sequence[str]) -> list[str]:
