@@ -35,6 +35,7 @@ from neutrino.model.state import (
     Subnet,
 )
 from neutrino.server.features import sources
+from neutrino.server.feed import fanout as fanout_module
 from neutrino.server.feed.declarations import Feed, Reference, assemble
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.records import AgentRecord, DhcpAgent, NetworkRecord, PortRecord, Records
@@ -405,6 +406,24 @@ def test_an_object_that_no_frame_can_have_does_not_cut_the_host_off(
     end.reconnect(fanout)
     end.receive(fanout)
     assert len(end.pending) == 0
+
+
+def test_the_network_of_a_deleted_port_is_known_when_the_row_of_its_deletion_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A port that was deleted while an earlier change of it was read: its router was read before, with the old hosts."""
+    monkeypatch.setattr(fanout_module, "DELETED_PORTS", 2)
+    fanout = Fanout(sources().kinds)
+    for key in ("a", "b", "c"):
+        put_port(fanout, key, PortRecord(key, f"net-{key}", {}))
+    assert fanout.networks_of(["a", "unknown"]) == {"net-a"}
+    put_port(fanout, "a", None)
+    assert fanout.networks_of(["a"]) == {"net-a"}
+    put_port(fanout, "b", None)
+    put_port(fanout, "c", None)
+    assert fanout.networks_of(["a", "b", "c"]) == {"net-b", "net-c"}, "only the last ones are remembered"
+    put_port(fanout, "b", PortRecord("b", "other", {}))
+    assert fanout.networks_of(["b"]) == {"other"}
 
 
 def test_nothing_is_deleted_before_synced() -> None:

@@ -44,6 +44,7 @@ LOG = logging.getLogger(__name__)
 NOTHING: Final = text_of(0)  # the sum over no object
 NO_REQUESTS: Final[Mapping[Topic, str]] = {}
 FRAME_BYTES: Final = 64 * 1024  # a frame is closed at this size, so that one host does not hold up the others
+DELETED_PORTS: Final = 10_000  # whose networks are remembered
 MAX_MESSAGE: Final = MAX_BYTES - 2 * FRAME_BYTES  # with what else is in its frame, and the digests of `synced`
 T = TypeVar("T", bound=Object)
 T_co = TypeVar("T_co", bound=Object, covariant=True)
@@ -299,6 +300,7 @@ class Fanout:
     def __init__(self, kinds: Sequence[ServedKind]) -> None:
         self.position = 0  # of the change log
         self._records: defaultdict[str, dict[str, Any]] = defaultdict(dict)  # by source and id
+        self._deleted_ports: dict[str, str] = {}  # with their networks
         self._watchers = Watchers()
         self._subscriptions = Subscriptions(lambda host, kind, key: self._stores[kind].notify(host, key))
         self._stores: dict[str, Store] = {
@@ -330,6 +332,8 @@ class Fanout:
                     continue
                 if record is None:
                     del known[key]
+                    if source == "port" and before is not None:
+                        self._remember_network(key, before.network_id)
                 else:
                     known[key] = record
                 cause.request_id = requests.get((source, key), common)
@@ -346,9 +350,21 @@ class Fanout:
         return self._records[source]
 
     def networks_of(self, port_ids: Collection[str]) -> frozenset[str]:
-        """The networks of these ports as last applied: also of ports that the database has no longer."""
-        ports = self._records["port"]
-        return frozenset(ports[key].network_id for key in port_ids if key in ports)
+        """The networks of these ports as last applied: also of ports that the database has no longer.
+
+        Also of ports that are known to be deleted: a batch is not one snapshot of the database. If a port is deleted while
+        an earlier change of it is read, its router may have been read before, still on the port's host, and the port after.
+        The row of the deletion comes in the next batch, and must find the router by the network once more.
+        """
+        ports, deleted = self._records["port"], self._deleted_ports
+        held = (ports[key].network_id if key in ports else deleted.get(key) for key in port_ids)
+        return frozenset(network_id for network_id in held if network_id is not None)
+
+    def _remember_network(self, port_id: str, network_id: str) -> None:
+        self._deleted_ports.pop(port_id, None)  # the dict is in order of time
+        self._deleted_ports[port_id] = network_id
+        if len(self._deleted_ports) > DELETED_PORTS:
+            del self._deleted_ports[next(iter(self._deleted_ports))]
 
     def objects(self, host: str, roles: Sequence[str]) -> Iterator[tuple[str, Object]]:
         """Everything that a host with these roles should have, with the kind."""
