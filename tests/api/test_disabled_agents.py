@@ -109,3 +109,16 @@ def test_the_load_of_dhcp_agents_is_counted_by_dhcp_load_type(cloud: Any, load_t
         admin.port(large)
     next_one, _ = inside(admin, cidr="10.8.0.0/24")
     assert serving_hosts(admin, next_one) == [chosen]
+
+
+def test_dhcp_agents_by_chance(cloud: Any, another_server: Any) -> None:
+    """An agent that serves many networks is as likely as one without any."""
+    server, admin = cloud(network_scheduler_driver="neutron.scheduler.dhcp_agent_scheduler.ChanceScheduler")
+    for host in ("h1", "h2"):
+        serve(server, host)
+    found = {
+        host for number in range(20) for host in serving_hosts(admin, inside(admin, cidr=f"10.{number}.0.0/24")[0])
+    }
+    assert found == {"h1", "h2"}
+    with pytest.raises(ValueError, match="network_scheduler_driver: 'Nonesuch' is none of ChanceScheduler"):
+        another_server({"DEFAULT": {"network_scheduler_driver": "Nonesuch"}})

@@ -279,3 +279,14 @@ def test_more_filter_values_than_a_statement_takes(api: Api) -> None:
     made = api.network()
     ids = [f"00000000-0000-0000-0000-{i:012d}" for i in range(1500)]
     assert [n["id"] for n in api.all("/networks", [("id", i) for i in [*ids, made["id"]]])] == [made["id"]]
+
+
+def test_links_begin_as_network_link_prefix_says(another_server: Any) -> None:
+    server = another_server({"DEFAULT": {"network_link_prefix": "https://net.example.org/networking/"}})
+    api = Api(server.app)
+    for name in "ab":
+        api.make("network", name=name)
+    links = api.get("/networks", {"limit": 1}).expect(200).body["networks_links"]
+    assert {one["href"].partition("?")[0] for one in links} == {"https://net.example.org/networking/v2.0/networks"}
+    listed = {one["name"]: one["links"][0]["href"] for one in api.get("").expect(200).body["resources"]}
+    assert listed["port"] == "https://net.example.org/networking/v2.0/ports"

@@ -95,7 +95,10 @@ def test_health(call: Caller) -> None:
 def test_links_are_those_that_the_proxy_was_asked_for(call: Caller) -> None:
     headers = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "network.example.org"}
     [version] = call("GET", "/", headers=headers).json()["versions"]
-    assert version["links"][0]["href"].startswith("https://network.example.org/")
+    assert version["links"][0]["href"] == "https://network.example.org/v2.0/"
+    below = {**headers, "X-Forwarded-Prefix": "/networking"}
+    [version] = call("GET", "/", headers=below).json()["versions"]
+    assert version["links"][0]["href"] == "https://network.example.org/networking/v2.0/"
 
 
 class OtherServer(Neutrino):

@@ -37,3 +37,11 @@ def test_what_is_placed_meanwhile_is_added() -> None:
     assert loads.kept() == {"a": 5, "b": 7, "c": 2}
     loads.read({"a": 50})
     assert loads.kept() == {"a": 50}, "counted again: what was added is among them"
+
+
+def test_by_chance_nothing_is_counted_and_any_agent_may_be_first() -> None:
+    loads = Loads(by_chance=True)
+    loads.placed(["a"] * 1000)
+    assert loads.kept() is not None, "counts would be read in vain"
+    drawn = [loads.drawn("ab") for _ in range(100)]
+    assert {min(one, key=lambda key: one[key]) for one in drawn} == {"a", "b"}

@@ -298,15 +298,15 @@ def test_all_refused_options_are_in_one_message(tmp_path: Path) -> None:
     """Each by the program that would need them."""
     conf = configured(
         tmp_path,
-        "[DEFAULT]\nnetwork_link_prefix = http://x\n"
+        "[DEFAULT]\napi_extensions_path = /x\n"
         "interface_driver = neutron.agent.linux.interface.BridgeInterfaceDriver\n"
         "external_dns_driver =\nipam_driver = mine\n[OVS]\nuse_veth_interconnection = yes\n",
     )
     with pytest.raises(RefusedToStart) as refused:
         findings.refuse(conf, findings.SERVER)
     assert str(refused.value) == (
-        "[DEFAULT] network_link_prefix = http://x is refused: use [oslo_middleware] enable_proxy_headers_parsing; "
-        "[DEFAULT] ipam_driver = mine is refused: addresses are allocated by the server itself"
+        "[DEFAULT] api_extensions_path = /x is refused: packages add API resources by the entry point "
+        "neutrino.features; [DEFAULT] ipam_driver = mine is refused: addresses are allocated by the server itself"
     )
     with pytest.raises(RefusedToStart) as refused:
         findings.refuse(conf, findings.AGENT)
@@ -324,7 +324,6 @@ def test_all_refused_options_are_in_one_message(tmp_path: Path) -> None:
         ("DEFAULT", "interface_driver = neutron.agent.linux.interface:OVSInterfaceDriver"),
         ("DEFAULT", "dhcp_driver = neutron.agent.linux.dhcp.Dnsmasq"),
         ("DEFAULT", "ipam_driver = internal"),
-        ("DEFAULT", "network_scheduler_driver = neutron.scheduler.dhcp_agent_scheduler.WeightScheduler"),
         ("DEFAULT", "enable_default_route_bfd = True"),
         ("DEFAULT", "enable_default_route_ecmp = False"),
         ("quotas", "quota_driver = neutron.db.quota.driver.DbQuotaDriver"),
@@ -363,6 +362,22 @@ def test_addresses_of_ovsdb(tmp_path: Path, address: str, refusal: str) -> None:
     else:
         with pytest.raises(RefusedToStart, match=refusal):
             agent.check(conf)
+
+
+@pytest.mark.parametrize(
+    ("connection", "url"),
+    [
+        ("mysql+pymysql://u:p@db/n", "mysql+pymysql://u:p@db/n?ssl_ca=/ca&charset=utf8mb4"),
+        (
+            "mysql+pymysql://u:p@db/n?read_timeout=5",
+            "mysql+pymysql://u:p@db/n?read_timeout=5&ssl_ca=/ca&charset=utf8mb4",
+        ),
+    ],
+)
+def test_parameters_are_appended_to_the_connection(tmp_path: Path, connection: str, url: str) -> None:
+    parameters = "connection_parameters = ssl_ca=/ca&charset=utf8mb4"
+    conf = configured(tmp_path, f"[database]\nconnection = {connection}\n{parameters}\n")
+    assert server.database_url(conf) == url
 
 
 def test_typos_are_reported_with_what_was_probably_meant(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

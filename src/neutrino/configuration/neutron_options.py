@@ -183,19 +183,7 @@ REFUSED: dict[str, dict[str, dict[str, Refusal]]] = {
     SERVER: {
         "DEFAULT": {
             "ipam_driver": Refusal(("", "internal"), "addresses are allocated by the server itself"),
-            "network_scheduler_driver": Refusal(
-                (
-                    "",
-                    "neutron.scheduler.dhcp_agent_scheduler.weightscheduler",
-                    "neutron.scheduler.dhcp_agent_scheduler.azawareweightscheduler",
-                ),
-                "networks are scheduled to the agents with the smallest load (dhcp_load_type), by availability zone",
-            ),
             "api_extensions_path": Refusal(EMPTY, "packages add API resources by the entry point neutrino.features"),
-            "network_link_prefix": Refusal(EMPTY, "use [oslo_middleware] enable_proxy_headers_parsing"),
-        },
-        "database": {
-            "connection_parameters": Refusal(EMPTY, "append the parameters to connection, after a question mark")
         },
         "quotas": {
             "quota_driver": Refusal(
@@ -245,6 +233,7 @@ DIFFERENT: dict[str, dict[str, str]] = {
         "ha_vrrp_health_check_interval": "a host steps back when it has lost all gateways, not when one is silent",
         "host": "the name of the machine",
         "ovs_use_veth": "on the userspace datapath veth pairs are used",
+        "network_scheduler_driver": "class names and Neutron's class paths; zones count with both weights",
         "router_scheduler_driver": "class names and Neutron's class paths",
         "service_plugins": "names of Neutron's plugins that are always included are accepted",
         "state_path": "set it for a service that runs as root",

@@ -116,6 +116,13 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             "smaller and costs 4 ms of processor time per MB; 0: never, such as where a proxy does it. Lists of objects "
             "with secrets are never compressed.",
         ),
+        cfg.URIOpt(
+            "network_link_prefix",
+            schemes=["http", "https"],
+            default=None,
+            help="Begin of links in answers, in place of the scheme and host that the client has used; its path comes "
+            "before that of the link.",
+        ),
         cfg.StrOpt(
             "log_requests",
             choices=["all", "writes", "none"],
@@ -217,6 +224,12 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
             choices=["networks", "subnets", "ports"],
             help="What is balanced between DHCP agents: the number of their networks, or of the subnets or ports on them.",
         ),
+        cfg.StrOpt(
+            "network_scheduler_driver",
+            default="WeightScheduler",
+            help="How a network's DHCP agents are chosen: WeightScheduler or AZAwareWeightScheduler, both by availability "
+            "zone and load, or ChanceScheduler.",
+        ),
         cfg.IntOpt("dhcp_agents_per_network", default=1, min=1, help="Agents that serve each network's DHCP."),
         cfg.BoolOpt("network_auto_schedule", default=True, help="Schedule networks to DHCP agents automatically."),
         cfg.BoolOpt("allow_automatic_dhcp_failover", default=True, help="Move networks away from dead DHCP agents."),
@@ -238,6 +251,11 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
     ui.GROUP: ui.OPTIONS,
     "database": [
         cfg.StrOpt("connection", secret=True, help="SQLAlchemy URL; by default an SQLite file in state_path."),
+        cfg.StrOpt(
+            "connection_parameters",
+            default="",
+            help="Parameters that are appended to connection, as param1=value1&param2=value2.",
+        ),
         cfg.BoolOpt("auto_upgrade", default=True, help="Bring the schema up to date when the server starts."),
         cfg.IntOpt("max_pool_size", default=10, min=1, help="Connections that each worker keeps open."),
         cfg.FloatOpt(
@@ -447,7 +465,9 @@ def database(conf: cfg.ConfigOpts) -> Database:
 
 
 def database_url(conf: cfg.ConfigOpts) -> str:
-    return conf.database.connection or f"sqlite:///{os.path.join(conf.state_path, 'neutrino.sqlite')}"
+    url = str(conf.database.connection or f"sqlite:///{os.path.join(conf.state_path, 'neutrino.sqlite')}")
+    parameters = conf.database.connection_parameters
+    return f"{url}{'&' if '?' in url else '?'}{parameters}" if parameters else url
 
 
 def api_threads(conf: cfg.ConfigOpts) -> int:

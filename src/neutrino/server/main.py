@@ -128,7 +128,12 @@ def assemble(conf: Configuration) -> Server:
     authentication = Authentication(authorizer, keystone=conf.auth_strategy == "keystone")
     max_body, noauth = conf.oslo_middleware.max_request_body_size, conf.auth_strategy == "noauth"
     app = build_app(
-        routes, authentication, max_body=max_body, typed=noauth, public=public, compress_from=conf.compress_from
+        *(routes, authentication),
+        max_body=max_body,
+        typed=noauth,
+        public=public,
+        compress_from=conf.compress_from,
+        link_prefix=conf.network_link_prefix,
     )
     stop = threading.Event()
     mechanisms = core.operations.mechanisms

@@ -37,6 +37,7 @@ class Endpoint:
     typed: bool  # a body must have the content type of JSON
     resource: str = "other"  # for metrics
     compress_from: int = 0  # bytes of an answer from which on it is compressed; 0: none is
+    link_prefix: str = ""  # of links, in place of the scheme and host of the request
 
     def __post_init__(self) -> None:
         for method in self.handlers:
@@ -60,7 +61,8 @@ class Endpoint:
             pairs=pairs_of(req.query_string) if req.query_string else [],
             key=values.get("key", ""),
             parent=values.get("parent", ""),
-            url=f"{req.prefix}{req.path}",
+            root=f"{self.link_prefix.rstrip('/')}{req.root_path}" if self.link_prefix else req.prefix,
+            path=req.path,
             if_match=req.get_header("If-Match") or "",
         )
         reply = self.handlers[req.method](request)
@@ -151,6 +153,7 @@ def build_app(
     typed: bool,
     public: Iterable[Route],
     compress_from: int = 0,
+    link_prefix: str = "",
 ) -> WSGIApplication:
     """`public` routes need no authentication. `typed`: a body must have the content type of JSON."""
     app = falcon.App(middleware=[JsonSuffix()])
@@ -162,9 +165,11 @@ def build_app(
     endpoints: list[tuple[str, Endpoint]] = []
     for path, handlers in paths.items():
         names, resource = _PARAMETER.findall(path), resource_of(path)
-        endpoint = Endpoint(handlers, names, authentication, max_body, typed, resource, compress_from)
+        endpoint = Endpoint(handlers, names, authentication, max_body, typed, resource, compress_from, link_prefix)
         endpoints += [(_positional(spelling), endpoint) for spelling in _spellings(path)]
-    endpoints += [(r.path, Endpoint({r.method: r.handler}, (), None, max_body, typed)) for r in public]
+    for route in public:
+        endpoint = Endpoint({route.method: route.handler}, (), None, max_body, typed, link_prefix=link_prefix)
+        endpoints.append((route.path, endpoint))
     for number, (path, endpoint) in enumerate(endpoints, 1):
         # With the last one the router is compiled. Otherwise each worker would do that for itself, unshared, with its first
         # request: four megabytes.

@@ -44,7 +44,8 @@ class Request:
     pairs: Pairs = ()  # type: ignore[assignment]
     key: str = ""
     parent: str = ""
-    url: str = ""  # of the collection, for links
+    root: str = ""  # URL below which the API's paths are, for links
+    path: str = ""  # of the collection
     if_match: str = ""
 
 
@@ -91,7 +92,7 @@ class Pipeline:
         out: Object = {resource.collection: visible.present(resource, rows, visibility, query.fields)}
         if query.limit is not None:
             keys = [row[resource.key] for row in rows]
-            if links := page_links(request.url, request.pairs, keys, query.limit, query.reverse):
+            if links := page_links(f"{request.root}{request.path}", request.pairs, keys, query.limit, query.reverse):
                 out[f"{resource.collection}_links"] = links
         return Reply(200, out, compressible=not resource.secrets)
 

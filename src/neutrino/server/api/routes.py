@@ -13,7 +13,6 @@ A path may end in `.json`. Other paths are answered with 404, other methods of a
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
-from urllib.parse import urljoin
 
 import msgspec
 
@@ -83,7 +82,7 @@ def public_routes(document: Callable[[], Object]) -> list[Route]:
     encoded = cache(lambda: msgspec.json.encode(document()))  # most workers never get one
 
     def versions(request: Request) -> Reply:
-        link = {"rel": "self", "href": urljoin(request.url, f"{PREFIX}/")}
+        link = {"rel": "self", "href": f"{request.root}{PREFIX}/"}
         return Reply(200, {"versions": [{"id": "v2.0", "status": "CURRENT", "links": [link]}]})
 
     return [Route("GET", "/", versions), Route("GET", "/openapi.json", lambda request: Reply(200, encoded()))]
@@ -94,7 +93,7 @@ def discovery_routes(core: Sequence[Resource], extensions: Sequence[Object]) -> 
 
     def resources(request: Request) -> Reply:
         def link(resource: Resource) -> dict[str, str]:
-            return {"rel": "self", "href": urljoin(request.url, f"{PREFIX}/{resource.collection}")}
+            return {"rel": "self", "href": f"{request.root}{PREFIX}/{resource.collection}"}
 
         shown = [{"name": r.name, "collection": r.collection, "links": [link(r)]} for r in core]
         return Reply(200, {"resources": shown})

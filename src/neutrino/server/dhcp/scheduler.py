@@ -46,6 +46,7 @@ from neutrino.server.scheduling.scheduler import AgentScheduler, Move, Placement
 LOG = logging.getLogger(__name__)
 BATCH = 50  # networks placed in one transaction, each with its port
 LOADS: Final = {"networks": None, "subnets": t.subnets, "ports": t.ports}  # dhcp_load_type: the parts that are counted
+CHANCE, WEIGHT = "ChanceScheduler", ("WeightScheduler", "AZAwareWeightScheduler")  # network_scheduler_driver
 RECONCILE_ROUNDS = 5  # of `reconcile_ports`: a network that keeps changing is reconciled by the requests that change it
 _HAS_DHCP = sa.exists().where(t.subnets.c.network_id == t.networks.c.id, t.subnets.c.enable_dhcp)
 
@@ -423,6 +424,14 @@ def _log_agents(network_id: str, agent_ids: Sequence[str]) -> None:
         LOG.info("Network %s is served by DHCP agents %s", network_id, ", ".join(agent_ids))
 
 
+def _is_by_chance(option: str) -> bool:
+    """Whether `network_scheduler_driver`, a class name or Neutron's full path, chooses at random."""
+    name = option.replace(":", ".").rpartition(".")[2]
+    if name not in (CHANCE, *WEIGHT):
+        raise ValueError(f"network_scheduler_driver: {option!r} is none of {', '.join((CHANCE, *WEIGHT))}")
+    return name == CHANCE
+
+
 def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any) -> DhcpScheduler:
     """The scheduler, registered with the core plugin: DHCP ports follow subnets and are replaced if they are deleted."""
     options = SchedulingOptions(
@@ -433,7 +442,7 @@ def build_dhcp(conf: cfg.ConfigOpts, db: Database, registry: Registry, core: Any
     )
     ports = DhcpPorts(core.networks, core.ports, core.operations, conf.base_mac)
     placements = replace(NETWORKS, leaves_disabled=not conf.enable_services_on_agents_with_admin_state_down)
-    loads = Loads(parts=LOADS[conf.dhcp_load_type])
+    loads = Loads(parts=LOADS[conf.dhcp_load_type], by_chance=_is_by_chance(conf.network_scheduler_driver))
     scheduler = DhcpScheduler(
         db, registry, options, ports, core.provisioning.release_unserved, placements=placements, loads=loads
     )

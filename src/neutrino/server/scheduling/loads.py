@@ -7,6 +7,7 @@ added, so that a burst of requests is spread as well; what others place, or dele
 Objects may weigh differently: with `parts`, such as ports, an agent's load is the number of parts of its objects.
 """
 
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -26,12 +27,17 @@ class Loads:
     most: float = COUNTED
     parts: sa.Table | None = None  # with the id of their object, as a foreign key to it; None: objects are counted
     clock: Callable[[], float] = time.monotonic
+    by_chance: bool = False  # agents are chosen at random, whatever they serve
     _counts: Counter[str] = field(default_factory=Counter, init=False)
     _until: float = field(default=0.0, init=False)
 
     def kept(self) -> Mapping[str, int] | None:
         """The counts, unless they have to be read."""
-        return self._counts if self.clock() < self._until else None
+        return self._counts if self.by_chance or self.clock() < self._until else None
+
+    def drawn(self, agent_ids: Iterable[str]) -> Mapping[str, int]:
+        """Random numbers in place of counts."""
+        return {agent_id: random.randrange(1 << 30) for agent_id in agent_ids}
 
     def read(self, counts: Mapping[str, int]) -> None:
         """Keep what has been read, if it is too much to be read with each request."""

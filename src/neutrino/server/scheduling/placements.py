@@ -184,7 +184,7 @@ class PlacementTable:
         reading = (self._agents_with_loads(loads.parts) if counts is None else self._agents)(object=object_id)
 
         def agents(rows: Sequence[NamedRow]) -> Agents:
-            known = counts
+            known = loads.drawn(row.id for row in rows) if loads.by_chance else counts
             if known is None:
                 known = {row.id: row.load for row in rows}
                 loads.read(known)
