@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import neutrino.agent.l2.extensions as package
-from neutrino.agent.l2.extensions.firewall import cover_ports as cover
+from neutrino import caches
 from neutrino.agent.l2.pipeline import TABLES, Bridge
 from neutrino.agent.l2.plan import Renderer
 from neutrino.dataplane.openflow.api import DatapathFeatures
@@ -60,7 +60,7 @@ def test_every_line_of_the_renderers_is_used_by_a_variant() -> None:
         seen.add((frame.f_code.co_filename, frame.f_lineno))
         return trace
 
-    cover.cache_clear()
+    caches.clear()  # functions with results of `hosts` would not run
     before = sys.gettrace()
     sys.settrace(trace)
     try:

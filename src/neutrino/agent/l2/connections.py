@@ -78,8 +78,8 @@ def plan_address_flushes(
     settled = [port for port in now if port.filtered and not port.standby and not port.migrating]
     known = {(each.zone, each.prefix) for each in before}
     # A prefix of address pairs is not one port's: connections of others in it are left alone.
-    new = {each for each in addresses_of(settled if gained else ()) if _is_single(each.prefix)}
-    new = {each for each in new if (each.zone, each.prefix) not in known}
+    new = {each for each in addresses_of(settled if gained else ()) if (each.zone, each.prefix) not in known}
+    new = {each for each in new if _is_single(each.prefix)}
     for _, zone, prefix in {*before} - addresses_of(now) | new:
         family, local = ip_network(prefix).version, _text(prefix)
         yield from (ConntrackFlush(zone, family, direction, local) for direction in ("ingress", "egress"))

@@ -17,6 +17,7 @@ from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired, L2Options, LocalPort
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, network_owner, port_owner
 from neutrino.agent.l2.extensions.integration import MULTICAST, entries_of
+from neutrino.caches import cached
 from neutrino.dataplane.openflow.api import Flow
 from neutrino.model import state
 
@@ -95,11 +96,17 @@ def _responses(bridge: str, vlan: int, entries: Iterable[state.Forwarding], vers
     flows: dict[tuple[int, int, str], Flow] = {}
     for entry in entries:
         for address in entry.ip_addresses:
-            if (version := ip_address(address).version) in versions:
-                answer = _arp_reply if version == 4 else _advertisement
-                for flow in answer(vlan, address, entry.mac_address.lower()):
-                    flows.setdefault(flow.key, flow)  # several entries, as in a live migration: the first by id
+            version, answers = _answers(vlan, address, entry.mac_address)
+            for flow in answers if version in versions else ():
+                flows.setdefault(flow.key, flow)  # several entries, as in a live migration: the first by id
     return Contribution({bridge: flows.values()})
+
+
+@cached(maxsize=65536)  # a change of one port renders all those of its network
+def _answers(vlan: int, address: str, mac: str) -> tuple[int, tuple[Flow, ...]]:
+    """The IP version of an address, and the flows that answer for it."""
+    version = ip_address(address).version
+    return version, (_arp_reply if version == 4 else _advertisement)(vlan, address, mac.lower())
 
 
 def _arp_reply(vlan: int, address: str, mac: str) -> tuple[Flow, ...]:

@@ -243,14 +243,26 @@ def _members(
         table, accepted = _RULES[direction]
         flows.append(table.flow(_CONJUNCTION, f"conj_id={number}", then=accepted))
         for address in remotes.get(remote, ()):
-            network = ip_network(address, strict=False)
-            if network.version == family:
-                members[direction, f"{_KEYWORD[family]},{_REMOTE[direction, family]}={network}"].add(number)
+            match = _member_match(direction, family, address)
+            if match:
+                members[direction, match].add(number)
     return Contribution({bridge: (*flows, *_render_conjunctions(members, "1/2"))})
+
+
+@cached(maxsize=65536)  # a change of one member renders all of them
+def _member_match(direction: str, family: int, address: str) -> str:
+    """The match of packets of a member; empty if its address is of the other family."""
+    network = ip_network(address, strict=False)
+    return f"{_KEYWORD[family]},{_REMOTE[direction, family]}={network}" if network.version == family else ""
 
 
 def _render_conjunctions(matches: Mapping[tuple[str, str], set[int]], dimension: str) -> Iterator[Flow]:
     """One flow for each match, with all its conjunctions: a second flow of the same match would replace the first."""
     for (direction, match), numbers in matches.items():
-        actions = (f"conjunction({number},{dimension})" for number in sorted(numbers))
-        yield _RULES[direction][0].flow(_CONJUNCTION, match, *actions)
+        yield _conjunctive(direction, match, tuple(sorted(numbers)), dimension)
+
+
+@cached(maxsize=65536)
+def _conjunctive(direction: str, match: str, numbers: tuple[int, ...], dimension: str) -> Flow:
+    actions = (f"conjunction({number},{dimension})" for number in numbers)
+    return _RULES[direction][0].flow(_CONJUNCTION, match, *actions)

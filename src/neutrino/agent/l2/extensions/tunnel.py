@@ -18,7 +18,8 @@ from neutrino.agent.l2.desired import Desired, L2Options, LocalNetwork, TunnelPo
 from neutrino.agent.l2.extension_api import Contribution, L2Extension, Unit, network_owner
 from neutrino.agent.l2.extensions.integration import LEARNED_SECONDS, MULTICAST, UNICAST, push_tag
 from neutrino.agent.l2.pipeline import Bridge
-from neutrino.dataplane.openflow.api import LEARNED_COOKIE
+from neutrino.caches import cached
+from neutrino.dataplane.openflow.api import LEARNED_COOKIE, Flow
 from neutrino.model import state
 
 _LEARN_SENDER = (
@@ -91,10 +92,13 @@ def _network(
         for entry in entries:
             if reached := [f"output:{tunnels[host]}" for host in _hosts(entry) if host in tunnels]:
                 where.setdefault(entry.mac_address.lower(), ",".join(reached))
-        flows += [
-            pipeline.UNICAST.flow(2, f"{tag},dl_dst={mac}", into_tunnel, outputs) for mac, outputs in where.items()
-        ]
+        flows += [_unicast(network.vlan, mac, f"{into_tunnel},{outputs}") for mac, outputs in where.items()]
     return Contribution({options.tunnel_bridge: flows})
+
+
+@cached(maxsize=65536)  # a change of one port renders all those of its network
+def _unicast(vlan: int, mac: str, actions: str) -> Flow:
+    return pipeline.UNICAST.flow(2, f"dl_vlan={vlan},dl_dst={mac}", actions)
 
 
 def _hosts(entry: state.Forwarding) -> tuple[str, ...]:
