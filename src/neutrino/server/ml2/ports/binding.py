@@ -88,11 +88,16 @@ class Binder:
         asked = PortToBind(port, host, vnic_type, profile, segments, agents, network=network, dynamic_segments=dynamic)
         return bind(asked, self.drivers)
 
+    def store_new(self, tx: Transaction, port: Object, binding: Binding) -> None:
+        """Write the binding and the provisioning blocks of a port that this transaction creates."""
+        if binding is UNBOUND:
+            return
+        tx.insert(t.port_bindings, [as_row(t.port_bindings, binding_row(port, binding))])
+        provisioning.block_new(tx, port["id"], self._components(tx.connection, port, binding))
+
     def store(self, tx: Transaction, port: Object, binding: Binding) -> None:
-        """Write the port's active binding and its provisioning blocks."""
+        """Replace the port's active binding and its provisioning blocks."""
         host = port["binding:host_id"]
-        if binding is UNBOUND and port["revision_number"] == 1:
-            return  # a new port without a host has neither: saves two statements of the hot path
         # Also an INACTIVE binding to this host, which a live migration prepared: the key is port and host.
         tx.write(
             sa.delete(t.port_bindings).where(

@@ -232,7 +232,7 @@ class Ports:
         tx.insert(t.ports, [as_row(t.ports, port, PORT_RENAMED) for port, _ in made], limits)
         _insert_parts(tx, [port for port, _ in made])
         for port, binding in made:
-            self.binder.store(tx, port, binding)
+            self.binder.store_new(tx, port, binding)
             self.extensions.store("port", tx, port)
         for network_id, known in subnets.items():
             self.slaac.watch(tx, network_id, [subnet["id"] for subnet in known])

@@ -59,6 +59,11 @@ _BLOCKED = sa.select(t.provisioning_blocks.c.port_id).where(t.provisioning_block
 def block(tx: Transaction, port_id: str, components: Iterable[str]) -> None:
     """Replace a port's blocks by these."""
     tx.write(sa.delete(t.provisioning_blocks).where(t.provisioning_blocks.c.port_id == port_id))
+    block_new(tx, port_id, components)
+
+
+def block_new(tx: Transaction, port_id: str, components: Iterable[str]) -> None:
+    """The blocks of a port that has none."""
     tx.insert(t.provisioning_blocks, [{"port_id": port_id, "component": component} for component in components])
 
 
