@@ -8,7 +8,7 @@ import pytest
 
 from qa.openstack.checks import CHECKS
 from qa.openstack.checks.expect import CheckError
-from qa.openstack.checks.migration import Gap, activation, longest_gap, shares
+from qa.openstack.checks.migration import Arrival, Gap, activation, arrival, longest_gap, shares
 from qa.openstack.checks.remains import State
 from qa.openstack.cloud import ini
 from qa.openstack.hosts import management_address, render_hosts_file, render_management
@@ -24,9 +24,10 @@ def test_the_longest_gap_is_between_answers_that_follow_each_other() -> None:
 
 @pytest.mark.parametrize(("pause", "own"), [(0.5, 1.5), (2.0, 0.0), (2.5, 0.0)])
 def test_what_of_a_gap_is_not_qemus_pause_is_our_own(pause: float, own: float) -> None:
-    found = shares(Gap(10.0, 12.0), pause, 13.0)
+    found = shares(Gap(10.0, 12.0), pause, Arrival(11.5, 11.75), 13.0)
     assert (found.gap, found.qemu, found.neutrino) == (2.0, pause, pytest.approx(own))
     assert found.request == pytest.approx(3.0 - pause)
+    assert (found.arrived, found.applied) == (1.5, 0.25)
 
 
 def test_the_time_of_an_activation_is_read_from_the_servers_log() -> None:
@@ -38,6 +39,26 @@ def test_the_time_of_an_activation_is_read_from_the_servers_log() -> None:
     assert activation(log, "p1", "h2") % 60 == pytest.approx(30.0)
     with pytest.raises(CheckError):
         activation(log, "p1", "h1")
+
+
+def test_the_time_of_an_arrival_is_read_from_the_agents_log() -> None:
+    agent = "2026-11-16 17:05:{} 2716 INFO neutrino.agent.l2.role [-] "
+    flows = "1 ports wired (0 added, 0 updated, 0 removed); on ancillary bridges 0 ports wired (0 added, 0 updated, "
+    text = "the instance of port {} has arrived by live migration"
+    lines = [
+        agent.format("10.000") + text.format("p1"),
+        agent.format("10.500") + f"{flows}0 removed); 4 changes in 0.040 s",
+        agent.format("20.000") + text.format("p1"),
+        agent.format("20.100") + text.format("p2"),
+        agent.format("20.250") + f"{flows}0 removed); 4 changes in 0.040 s",
+        agent.format("25.000") + f"{flows}0 removed); 1 changes in 0.040 s",
+        agent.format("30.000") + text.format("p3"),
+    ]
+    found = arrival("\n".join(lines), "p1")
+    assert (found.seen % 60, found.applied % 60) == (pytest.approx(20.0), pytest.approx(20.25))
+    for port in ("p3", "p4"):
+        with pytest.raises(CheckError):
+            arrival("\n".join(lines), port)
 
 
 def test_what_has_come_and_gone() -> None:

@@ -1,7 +1,8 @@
 """Live migration between the hosts, under ping: how long the instance is unreachable, and whose part of that is whose.
 
     QEMU       stops the guest on the source and starts it on the target: the pause, as libvirt reports it
-    neutrino   the rest: the target's agent sees the first packet of the guest, and packets to it are delivered there
+    neutrino   the rest: the target's agent sees the first packet of the guest, and packets to it are delivered there. The
+               interval of the pings is in it, and the time that the emulated guest takes for its first answer
 
 Nova's request to activate the binding to the target comes later, and is not waited for.
 """
@@ -26,7 +27,7 @@ from qa.openstack.checks.servers import Server, ping, running
 from qa.openstack.cloud import EXTERNAL, Cloud
 from qa.openstack.services.libvirt import virsh
 
-INTERVAL = 0.05  # seconds between two packets
+INTERVAL = 0.01  # seconds between two packets
 MIGRATION_SECONDS = 300.0
 OWN_SECONDS = 0.5  # that neutrino may take; on a busy machine the emulated guest alone takes longer
 ATTEMPTS = 3
@@ -34,6 +35,8 @@ _ANSWER = re.compile(r"\[([\d.]+)\].*icmp_seq=(\d+)")
 _ACTIVATED = re.compile(
     r"^(\S+ [\d:]+)\.(\d+) .*PUT /v2.0/ports/(\S+)/bindings/(\S+)/activate .*status: 200 .*time: ([\d.]+)"
 )
+_ARRIVED = re.compile(r"^(\S+ [\d:]+)\.(\d+) .* the instance of port (\S+) has arrived by live migration")
+_APPLIED = re.compile(r"^(\S+ [\d:]+)\.(\d+) .* ports wired .* in [\d.]+ s$")
 _DOWNTIME = re.compile(r"Total downtime:\s+([\d.]+)\s+(\w+)")
 
 
@@ -69,22 +72,38 @@ def longest_gap(answered: Mapping[int, float]) -> Gap:
 
 
 @dataclass(frozen=True)
+class Arrival:
+    """When the target's agent has seen the guest's first packet, and has applied the flows that deliver to it."""
+
+    seen: float
+    applied: float
+
+
+@dataclass(frozen=True)
 class Shares:
     """Whose part of a gap is whose, in seconds, and when Nova's request to activate the binding came."""
 
     gap: float
     qemu: float
     neutrino: float
+    arrived: float  # after the last answer: the target's agent has seen the guest's first packet
+    applied: float  # after that: its flows deliver
     request: float  # after the guest's start on the target; negative: before it
 
     def __str__(self) -> str:
-        gap, qemu, own, request = (f"{seconds * 1000:.0f} ms" for seconds in dataclasses.astuple(self))
-        return f"{gap} without an answer (QEMU {qemu}, neutrino {own}; Nova's request {request} after QEMU's pause)"
+        gap, qemu, own, arrived, applied, request = (
+            f"{seconds * 1000:.0f} ms" for seconds in dataclasses.astuple(self)
+        )
+        return (
+            f"{gap} without an answer (QEMU {qemu}, the rest {own}; the agent saw the guest {arrived} after the last "
+            f"answer, and delivered to it {applied} later; Nova's request {request} after QEMU's pause)"
+        )
 
 
-def shares(gap: Gap, pause: float, activated: float) -> Shares:
+def shares(gap: Gap, pause: float, arrival: Arrival, activated: float) -> Shares:
     """`pause`: seconds that QEMU stopped the guest; `activated`: when Nova's request to activate the binding came. Pure."""
-    return Shares(gap.seconds, pause, max(gap.seconds - pause, 0.0), activated - gap.begin - pause)
+    own, applied = max(gap.seconds - pause, 0.0), arrival.applied - arrival.seen
+    return Shares(gap.seconds, pause, own, arrival.seen - gap.begin, applied, activated - gap.begin - pause)
 
 
 @contextmanager
@@ -119,9 +138,25 @@ def activation(log: str, port_id: str, host: str) -> float:
     for line in reversed(log.splitlines()):
         found = _ACTIVATED.match(line)
         if found and (found[3], found[4]) == (port_id, host):
-            ended = time.mktime(time.strptime(found[1], "%Y-%m-%d %H:%M:%S")) + float(f"0.{found[2]}")
-            return ended - float(found[5])
+            return _time(found) - float(found[5])
     raise CheckError(f"the server has not activated the binding of port {port_id} to {host}")
+
+
+def arrival(log: str, port_id: str) -> Arrival:
+    """The last arrival of a port's instance, and the reconciliation that follows it, from the agent's log."""
+    lines = log.splitlines()
+    for number in range(len(lines) - 1, -1, -1):
+        found = _ARRIVED.match(lines[number])
+        if found and found[3] == port_id:
+            applied = next((one for line in lines[number:] if (one := _APPLIED.match(line))), None)
+            if applied is not None:
+                return Arrival(_time(found), _time(applied))
+    raise CheckError(f"the agent has not seen the instance of port {port_id} arrive")
+
+
+def _time(found: re.Match[str]) -> float:
+    """The time at the beginning of a line of a log."""
+    return time.mktime(time.strptime(found[1], "%Y-%m-%d %H:%M:%S")) + float(f"0.{found[2]}")
 
 
 def qemu_pause(cloud: Cloud, host: str, domain: str) -> float:
@@ -163,9 +198,10 @@ def _measure(cloud: Cloud, server: Server, target: str, floating: str) -> Shares
         except CheckError as error:
             raise CheckError(f"{error}; {_explain(cloud, server)}") from None
         time.sleep(1)
-    log = cloud.log("server").read_text(errors="replace")
-    pause = qemu_pause(cloud, target, server.show().instance_name)
-    return shares(longest_gap(packets.answered), pause, activation(log, server.port.id, target))
+    port, pause = server.port.id, qemu_pause(cloud, target, server.show().instance_name)
+    arrived = arrival(cloud.log(f"{target}-agent").read_text(errors="replace"), port)
+    activated = activation(cloud.log("server").read_text(errors="replace"), port, target)
+    return shares(longest_gap(packets.answered), pause, arrived, activated)
 
 
 def _explain(cloud: Cloud, server: Server) -> str:
