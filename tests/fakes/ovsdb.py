@@ -132,6 +132,7 @@ def _set_bridge(change: SetBridge, bridge: Bridge | None) -> Bridge:
         datapath_type=change.datapath_type or bridge.datapath_type,
         fail_mode=change.fail_mode or bridge.fail_mode,
         external_ids={**bridge.external_ids, **change.external_ids},
+        other_config={**bridge.other_config, **change.other_config},
     )
 
 

@@ -317,10 +317,12 @@ def test_the_second_plan_of_bridges_is_empty(ovsdb):
         tunnel_types=("vxlan", "gre"),
         local_ip="fd00::1",
         datapath_type="dummy",
+        mac_table_size=50000,
     )
     hosts = [Host(id="h2", tunneling_ip="fd00::2", tunnel_types=("vxlan", "gre"))]
-    ovsdb.apply([SetBridge("br-ex", datapath_type="dummy")])
+    ovsdb.apply([SetBridge("br-ex", datapath_type="dummy", other_config={"mac-aging-time": "60"})])
     ovsdb.apply(plan_bridges(options, ovsdb.read()).changes)
+    assert ovsdb.read().bridges["br-ex"].other_config == {"mac-aging-time": "60", "mac-table-size": "50000"}
     ovsdb.apply(plan_tunnels(options, hosts, ovsdb.read()).changes)
     assert plan_bridges(options, ovsdb.read()).changes == ()
     assert plan_tunnels(options, hosts, ovsdb.read()).changes == ()

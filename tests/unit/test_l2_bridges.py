@@ -83,6 +83,22 @@ def test_a_physical_bridge_gets_the_datapath_type_unless_it_has_it(
     assert all(each.fail_mode == "standalone" for each in planned if each.name == "br-ex")
 
 
+def test_the_mac_table_of_a_physical_bridge_has_the_configured_size() -> None:
+    ovsdb = FakeOvsdb()
+    ovsdb.apply(
+        [SetBridge("br-ex", datapath_type="system", fail_mode="secure", other_config={"mcast-snooping-size": "9"})]
+    )
+    options = L2Options(bridge_mappings=(("physnet1", "br-ex"),), mac_table_size=50000)
+    plan = plan_bridges(options, ovsdb.read())
+    expected = "set bridge br-ex datapath_type=system fail_mode=secure other_config:mac-table-size=50000"
+    assert [line for line in plan.text().splitlines() if "br-ex " in line and "set bridge" in line] == [expected]
+    ovsdb.apply(plan.changes)
+    assert plan_bridges(options, ovsdb.read()).changes == ()
+    kept = {"mcast-snooping-size": "9", "mac-table-size": "50000"}
+    assert ovsdb.read().bridges["br-ex"].other_config == kept
+    assert not ovsdb.read().bridges["br-int"].other_config
+
+
 @pytest.mark.parametrize(
     ("mode", "idle", "text"),
     [

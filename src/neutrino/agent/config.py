@@ -76,6 +76,12 @@ OVS = [
         default="system",
         help="system: kernel datapath; netdev: userspace datapath; dummy: for tests.",
     ),
+    cfg.IntOpt(
+        "bridge_mac_table_size",
+        default=50000,
+        help="MAC addresses that a bridge of bridge_mappings learns; other bridges of the agent learn none. Packets to "
+        "MACs that it has not learned are flooded. 0: as it is on the bridge.",
+    ),
     cfg.StrOpt(
         "ovsdb_connection",
         default="unix:/var/run/openvswitch/db.sock",

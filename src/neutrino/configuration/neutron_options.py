@@ -96,7 +96,6 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "ovsdb_interface": "OVSDB is always used through its protocol",
         "trunk_enabled": "trunks are wired wherever the server has bound one",
         "qos_meter_bandwidth": "bandwidth is limited by meters, towards instances on the kernel datapath by queues",
-        "bridge_mac_table_size": "only physical bridges learn addresses: set other_config:mac-table-size on them",
         "igmp_flood igmp_flood_reports igmp_flood_unregistered": _MULTICAST,
         "enable_tunneling tunnel_type": "use [agent] tunnel_types",
         "tenant_network_type network_vlan_ranges tunnel_id_ranges": "use [ml2]",
@@ -116,7 +115,10 @@ NOT_NEEDED: dict[str, dict[str, str]] = {
         "mysql_sql_mode sqlite_synchronous": "set by the server, as its transactions need it",
     },
     "quotas": {"track_quota_usage": "usage is counted where there is a limit", "quota_items": "all quotas apply"},
-    "service_providers": {"service_provider": "routers have no service providers"},
+    "service_providers": {
+        "service_provider": "the providers of routers and VPNs are built in; GET /v2.0/service-providers "
+        "lists them, and flavors choose between them"
+    },
     "oslo_messaging_notifications": {"retry": _RABBIT},
     "oslo_messaging_rabbit": {
         "amqp_auto_delete conn_pool_min_size conn_pool_ttl direct_mandatory_flag enable_cancel_on_failover "
@@ -156,7 +158,7 @@ NOT_NEEDED_SECTIONS: dict[str, str] = {
 _MISSING: dict[str, str] = {
     "DEFAULT": "backdoor_port backdoor_socket",
     "agent": "kill_scripts_path comment_iptables_rules",
-    "ovs": "bridge_mac_table_size igmp_flood igmp_flood_reports igmp_flood_unregistered",
+    "ovs": "igmp_flood igmp_flood_reports igmp_flood_unregistered",
     "ml2_type_vxlan": "vxlan_group",
     "database": "slave_connection asyncio_slave_connection synchronous_reader",
     "service_providers": "service_provider",

@@ -1,7 +1,8 @@
 """Plans of the switch's configuration: bridges, patch ports, tags, and the OVSDB part of contributions.
 
 The agent creates its own bridges. The bridge of a physical network is the operator's: it must exist, and the agent sets its
-datapath type and fail mode. Tags are corrected wherever they differ. Everything else on the bridges is left alone.
+datapath type, fail mode and the size of its MAC table. Tags are corrected wherever they differ. Everything else on the
+bridges is left alone.
 """
 
 import dataclasses
@@ -37,6 +38,7 @@ KERNEL_TYPES = ("", "system")  # of interfaces that are devices of the kernel
 SECURE = "secure"
 _TAGS = 2  # of a packet of an instance: the network's and its own
 _NAME_LENGTH = 15  # of a device, in the kernel
+_MAC_TABLE_SIZE = "mac-table-size"
 
 
 def plan_bridges(options: L2Options, snapshot: Snapshot) -> ConfigurationPlan:
@@ -63,11 +65,17 @@ def plan_bridges(options: L2Options, snapshot: Snapshot) -> ConfigurationPlan:
 
 
 def _physical(options: L2Options, snapshot: Snapshot) -> Iterator[SetBridge]:
-    """The datapath type of physical networks' bridges, as Neutron's agent sets it: a patch joins two of one datapath."""
+    """The datapath type of physical networks' bridges, as Neutron's agent sets it: a patch joins two of one datapath.
+
+    And the size of their MAC tables: of our bridges only these learn, and they flood what does not fit.
+    """
+    size = {_MAC_TABLE_SIZE: str(options.mac_table_size)} if options.mac_table_size else {}
     for _, name in options.bridge_mappings:
         bridge = snapshot.bridges.get(name)
-        if bridge is not None and (bridge.datapath_type or "system") != options.datapath_type:
-            yield SetBridge(name, datapath_type=options.datapath_type, fail_mode=bridge.fail_mode)
+        if bridge is not None:
+            fits = (bridge.datapath_type or "system") == options.datapath_type
+            datapath_type = bridge.datapath_type if fits else options.datapath_type
+            yield SetBridge(name, datapath_type=datapath_type, fail_mode=bridge.fail_mode, other_config=size)
 
 
 def plan_fail_modes(options: L2Options, snapshot: Snapshot, idle: Collection[str]) -> ConfigurationPlan:

@@ -144,6 +144,7 @@ def l2_options(conf: cfg.ConfigOpts) -> L2Options:
         **{name: conf.agent[name] for name in _AGENT},
         bridge_mappings=bridge_mappings(conf),
         uplink_rates=uplink_rates(conf),
+        mac_table_size=conf.ovs.bridge_mac_table_size,
         managers=tuple(conf.ovs.ovsdb_managers),
         tunnel_types=tuple(conf.agent.tunnel_types),
         tunnel_tos="inherit" if conf.agent.dscp_inherit else str((conf.agent.dscp or 0) << 2 or ""),

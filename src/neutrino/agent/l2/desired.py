@@ -113,6 +113,7 @@ class L2Options:
     uplink_rates: tuple[tuple[str, int], ...] = ()  # bridge, kbit/s that its uplink can send
     underlay_bridge: str = ""  # that has the tunnel address, if a bridge has it
     datapath_type: str = "system"
+    mac_table_size: int = 0  # of bridges of physical networks; 0: as it is
     managers: tuple[str, ...] = ()  # addresses at which OVSDB is served to other programs of this host
     tunnel_types: tuple[str, ...] = ()
     local_ip: str = ""

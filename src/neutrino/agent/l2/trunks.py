@@ -61,8 +61,7 @@ def _wanted(inner: str, ports: Iterable[state.Port], snapshot: Snapshot) -> Iter
                 yield from _patch(inner, name, port, subport_patch(port.id), tag=port.trunk_vlan)
         elif (bridge := snapshot.bridges.get(name)) is not None and _is_plugged(bridge, port):
             plugged[port.trunk_id] = name
-            kept = {"datapath_type": bridge.datapath_type, "fail_mode": bridge.fail_mode}
-            yield SetBridge(name, **kept, external_ids={MARK: TRUNK})
+            yield SetBridge(name, bridge.datapath_type, bridge.fail_mode, external_ids={MARK: TRUNK})
             yield from _patch(inner, name, port, parent_patch(port.id), trunks=(UNTAGGED,))
 
 

@@ -48,6 +48,7 @@ def _is_met(change: SetBridge | SetPort, snapshot: Snapshot) -> bool:
             bridge.datapath_type == change.datapath_type
             and bridge.fail_mode == change.fail_mode
             and change.external_ids.items() <= bridge.external_ids.items()
+            and change.other_config.items() <= bridge.other_config.items()
         )
     port = snapshot.bridges.get(change.bridge, Bridge("")).ports.get(change.name)
     if port is None or not port.interfaces:

@@ -128,6 +128,7 @@ class Bridge:
     external_ids: Strings = dataclasses.field(default_factory=_empty)
     ports: Mapping[str, Port] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     controllers: frozenset[str] = frozenset()  # addresses of OpenFlow controllers
+    other_config: Strings = dataclasses.field(default_factory=_empty)  # such as mac-table-size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,9 +165,11 @@ class SetBridge:
     datapath_type: str = ""
     fail_mode: str = ""
     external_ids: Strings = dataclasses.field(default_factory=_empty)
+    other_config: Strings = dataclasses.field(default_factory=_empty)
 
     def text(self) -> str:
-        return f"set bridge {self.name} {_words(self, 'datapath_type', 'fail_mode', 'external_ids')}".strip()
+        names = ("datapath_type", "fail_mode", "external_ids", "other_config")
+        return f"set bridge {self.name} {_words(self, *names)}".strip()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,7 @@ _COLUMNS = {
     ],
     "Manager": ["target"],
     "Controller": ["target", "connection_mode", "max_backoff"],
-    "Bridge": ["name", "datapath_type", "fail_mode", "external_ids", "ports", "controller"],
+    "Bridge": ["name", "datapath_type", "fail_mode", "external_ids", "ports", "controller", "other_config"],
     "Port": ["name", "tag", "trunks", "other_config", "external_ids", "interfaces", "qos"],
     "Interface": ["name", "type", "ofport", "options", "other_config", "external_ids", *api.SETTABLE],
     "QoS": ["type", "other_config", "queues", "external_ids"],
@@ -98,7 +98,8 @@ class _Replica(connection.OvsdbIdl):  # type: ignore[misc]
         ports = {port.name: port for port in (self._port(each, known) for each in row.ports)}
         controllers = frozenset(each.target for each in row.controller)
         fail_mode = _first(row.fail_mode) or ""
-        return api.Bridge(row.name, row.datapath_type, fail_mode, dict(row.external_ids), ports, controllers)
+        maps = dict(row.external_ids), dict(row.other_config)
+        return api.Bridge(row.name, row.datapath_type, fail_mode, maps[0], ports, controllers, maps[1])
 
     def _port(self, row: idl.Row, known: dict[object, api.Port]) -> api.Port:
         port = known.get(row.uuid)
@@ -195,7 +196,7 @@ class RealOvsdb:
                 datapath_type = change.datapath_type or None
                 transaction.add(commands.add_br(change.name, may_exist=True, datapath_type=datapath_type))
                 columns = {"fail_mode": change.fail_mode, "external_ids": change.external_ids}
-                self._set(transaction, "Bridge", change.name, columns)
+                self._set(transaction, "Bridge", change.name, {**columns, "other_config": change.other_config})
             case api.DeleteBridge():
                 transaction.add(commands.del_br(change.name, if_exists=True))
             case api.SetPort():
