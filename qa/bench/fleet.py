@@ -102,7 +102,6 @@ class Fleet:
 
     def __init__(self, whos: Sequence[Simulated], address: str, interval: float) -> None:
         self._times: dict[str, tuple[int, float]] = {}  # by port: number of hosts that have it, time of the last one
-        self._is_recording = False
         self._interval = interval
         self._tables = Tables()
         self._whos = whos
@@ -113,7 +112,7 @@ class Fleet:
         return FullHost(options, self._saw) if who.is_full else LeanHost(options, self._tables, self._saw)
 
     def _saw(self, port_id: str) -> None:
-        if self._is_recording:  # a first snapshot has millions of them
+        if self._tables.times_puts:  # a first snapshot has millions of them
             self._times[port_id] = self._times.get(port_id, (0, 0.0))[0] + 1, time.monotonic()
 
     def start(self) -> list[asyncio.Task[None]]:
@@ -143,7 +142,7 @@ class Fleet:
 
     def record(self) -> None:
         """Keep the times of new ports from now on."""
-        self._is_recording = True
+        self._tables.times_puts = True
 
     def seen(self, port_ids: Sequence[str]) -> dict[str, tuple[int, float]]:
         return {key: self._times.get(key, (0, 0.0)) for key in port_ids}

@@ -13,172 +13,93 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from neutrino.server.db import schema
-from neutrino.server.db.session import Database
-from neutrino.server.feed.connections.credentials import Credentials
-from qa.bench import databases
+from qa.bench import databases, processor
 from qa.bench.client import LoadError
-from qa.bench.fleet import Process, Simulated, raise_descriptors
-from qa.bench.hosts_check import Expected, are_equal, records_of, wanted_objects
-from qa.bench.hosts_cloud import SECONDS, Cloud, client_of, port_on
+from qa.bench.fleet import raise_descriptors
+from qa.bench.hosts_cloud import Cloud, client_of, port_on
+from qa.bench.hosts_fleet import Hosts, feed_mb, feed_pid, megabytes, progress, until
 from qa.bench.hosts_report import markdown, missed
-from qa.bench.layout import QUICK, Network, Sizes, host_names, networks, tunneling_ip
+from qa.bench.layout import QUICK, Network, Sizes, networks
 from qa.bench.machine import busy, machine
-from qa.bench.server import Running, running
+from qa.bench.resync import Storms
+from qa.bench.server import Running
 from qa.bench.timing import Figures, figures
 from tests.support import memory
 
 LISTS = 20  # repetitions of each list
-STARTED = time.monotonic()
-# Hosts are away while the cloud is filled, and a port is bound only to a live one.
-CONFIGURATION = "agent_down_time = 3600\n"
-
-
-def progress(text: str) -> None:
-    print(f"{time.monotonic() - STARTED:6.0f} s  {text}", file=sys.stderr, flush=True)
 
 
 class Bench:
     def __init__(self, sizes: Sizes, connection: str, directory: Path) -> None:
         self._sizes = sizes
-        self._connection = connection
-        self._directory = directory
-        self._names = host_names(sizes.hosts)
-        self._cloud = Cloud(networks(sizes, self._names))
-        self._full = frozenset(random.Random(3).sample(self._names, min(sizes.full, sizes.hosts)))
-        self._fleet: list[Process] = []
+        self._hosts = Hosts(sizes, connection, directory)
+        self._storms = Storms(self._hosts, connection, directory)
+        self._cloud = Cloud(networks(sizes, self._hosts.names))
         self.results: dict[str, Any] = {}
 
     def run(self) -> dict[str, Any]:
-        whos = self._admit()
+        self._hosts.admit()
+        self._storms.admit_probe()
+        results, memories = self.results, dict[str, Any]()
+        results["memory"] = memories
         try:
-            with self._server() as server:
-                self.results["memory"] = {"empty": _feed_mb(server.pid)}
+            with self._storms.started({}) as server:
+                memories["empty"] = feed_mb(server.pid)
                 progress("ports created and shown on the empty system")
-                self.results["empty"] = self._cloud.create_and_show(server, self._sizes.requests)
-                self.results["connect_s"] = self._connect(whos, "all hosts to have reported")
-                self._stop()
+                results["empty"] = self._cloud.create_and_show(server, self._sizes.requests)
+                results["connect_s"] = self._connect()
+                self._hosts.stop()
                 self._fill(server)
-            with self._server() as server:  # a feed process that has never had a connection, as the baseline
-                self._until(lambda: _feed_mb(server.pid) > self.results["memory"]["empty"], "the feed to start")
-                time.sleep(2)
-                self.results["memory"]["alone"] = _feed_mb(server.pid)
-                self.results["snapshot_s"] = self._connect(
-                    whos, "all hosts to have their first snapshot", reports=False
-                )
-                self.results["memory"]["snapshots"] = _feed_mb(server.pid)
-                self._settle("all ports to be wired")
+            results["start"] = {}
+            with self._storms.started(results["start"]) as server:
+                memories["alone"] = feed_mb(server.pid)
+                results["snapshots"] = self._storms.snapshots(server, memories)
                 self._measure(server)
-                self._compare()
-                killed = time.monotonic()
-                progress("server killed")
-                os.kill(server.pid, signal.SIGKILL)
-                self._until(lambda: self._ask("synced") == 0, "the hosts to see that the server is gone")
-            started = time.monotonic()
-            with self._server() as server:
-                self._until(self._all_synced, "all hosts to be back")
-                self.results["reconnect"] = {
-                    "after_kill_s": round(time.monotonic() - killed, 2),
-                    "after_start_s": round(time.monotonic() - started, 2),
-                    "first_200_s": round(server.start_ms / 1000, 2),
-                }
-                self._settle("nothing to be left")
-                self.results["memory"]["connected"] = _feed_mb(server.pid)
-                self.results["memory"]["server"] = memory.of_tree(server.pid)["pss_mb"]
-                self._compare()
-                self._stop()
+                results["compared"] = self._hosts.compare()
+                before = self._hosts.processor_seconds
+                killed = self._storms.kill(server)
+            again: dict[str, Any] = {}
+            with self._storms.started(again) as server:
+                results["resync"] = {**self._storms.back(server, killed, before), "start": again}
+                self._hosts.settle("nothing to be left")
+                memories["connected"] = feed_mb(server.pid)
+                memories["server"] = memory.of_tree(server.pid)["pss_mb"]
+                results["compared"] = self._hosts.compare()
+                self._hosts.stop()
         finally:
-            self._stop()
-        return self.results
+            self._hosts.stop()
+        return results
+
+    def _connect(self) -> float:
+        """Start all hosts without any state; the seconds until they are synced, and their reports acknowledged."""
+        started = time.monotonic()
+        self._hosts.start()
+        until(
+            lambda: self._hosts.are_synced() and not self._hosts.status("unacknowledged"), "all hosts to have reported"
+        )
+        return round(time.monotonic() - started, 2)
 
     def _measure(self, server: Running) -> None:
-        for process in self._fleet:
+        for process in self._hosts.fleet:
             process.ask("record")
-        self.results["memory"]["host"] = _mb(self._fleet_pids()) / self._sizes.hosts
+        self.results["memory"]["host"] = megabytes(self._hosts.pids) / self._sizes.hosts
         self.results["new_port"] = self._new_ports(server)
         progress("ports created and shown, and lists, with all hosts connected")
         self.results["full"] = self._cloud.create_and_show(server, self._sizes.requests)
         self.results["lists"] = self._cloud.lists(server, LISTS)
-        self._settle("the new ports to be wired")
+        self._hosts.settle("the new ports to be wired")
         self.results["idle"] = self._idle(server)
         self.results["stuck"], self.results["stuck_hosts"] = self._stuck(server), self._sizes.stuck
-        self._settle("the stuck hosts to be synced again")
-
-    def _stop(self) -> None:
-        while self._fleet:
-            self._fleet.pop().stop()
-
-    def _server(self) -> Any:
-        return running(self._connection, self._directory, more=CONFIGURATION)
-
-    # --- hosts ----------------------------------------------------------------------------------------------------
-
-    def _admit(self) -> list[Simulated]:
-        """Issue every host a credential, as `neutrino host add` does."""
-        progress(f"{self._sizes.hosts} hosts, {self._sizes.all_ports} ports")
-        db = Database(self._connection, sqlite_durable=False)
-        schema.ensure(db)
-        credentials = Credentials(db)
-        made = [
-            Simulated(name, credentials.add(name), tunneling_ip(i), name in self._full)
-            for i, name in enumerate(self._names)
-        ]
-        db.close()
-        return made
-
-    def _connect(self, whos: Sequence[Simulated], what: str, *, reports: bool = True) -> float:
-        """Start all hosts, without any state; the seconds until they are synced, and their reports acknowledged."""
-        sizes, address = self._sizes, f"unix:{self._directory.absolute() / 'feed.sock'}"
-        started = time.monotonic()
-        self._fleet += [Process(whos[i :: sizes.processes], address, sizes.interval) for i in range(sizes.processes)]
-        self._until(lambda: self._all_synced() and not (reports and self._status("unacknowledged")), what)
-        return round(time.monotonic() - started, 2)
-
-    def _fleet_pids(self) -> list[int]:
-        return [process.pid for process in self._fleet]
-
-    def _ask(self, what: str) -> int:
-        return sum(process.ask(what) for process in self._fleet)
-
-    def _status(self, what: str) -> int:
-        return sum(process.ask("status")[what] for process in self._fleet)
-
-    def _all_synced(self) -> bool:
-        return self._ask("synced") == self._sizes.hosts
-
-    def _settle(self, what: str) -> None:
-        """Wait until no messages are pending in either direction."""
-        before: dict[str, int] = {}
-
-        def settled() -> bool:
-            nonlocal before
-            answers = [process.ask("status") for process in self._fleet]
-            found = {name: sum(answer[name] for answer in answers) for name in answers[0]}
-            known, before = before, found
-            quiet = not found["unacknowledged"] and not found["waiting"]
-            return quiet and found == known and found["synced"] == self._sizes.hosts
-
-        self._until(settled, what, every=1.0)
-        progress(f"  {before['objects']:,} objects on the hosts")
-
-    def _until(self, condition: Callable[[], bool], what: str, every: float = 0.1) -> None:
-        progress(f"waiting for {what}")
-        give_up = time.monotonic() + SECONDS
-        while not condition():
-            if time.monotonic() > give_up:
-                raise TimeoutError(f"{what}: not within {SECONDS:.0f} s")
-            time.sleep(every)
+        self._hosts.settle("the stuck hosts to be synced again")
 
     # --- ports ----------------------------------------------------------------------------------------------------
 
@@ -214,7 +135,7 @@ class Bench:
 
         def known() -> bool:
             nonlocal last
-            answers = [process.ask("seen", [made])[made] for process in self._fleet]
+            answers = [process.ask("seen", [made])[made] for process in self._hosts.fleet]
             last = max(at for _, at in answers)
             return bool(sum(count for count, _ in answers) == len(hosts))
 
@@ -229,16 +150,16 @@ class Bench:
     def _stuck(self, server: Running) -> Figures:
         """New ports on all hosts while some of them do not read their connections."""
         rng, few = random.Random(4), max(self._sizes.new_ports // 4, 3)
-        lean = [name for name in self._names if name not in self._full]
+        lean = [name for name in self._hosts.names if name not in self._hosts.full]
         chosen = frozenset(rng.sample(lean, self._sizes.stuck))
         progress(f"new ports, while {len(chosen)} hosts do not read")
-        for process in self._fleet:
+        for process in self._hosts.fleet:
             process.ask("stick", sorted(chosen))
         try:
             network = self._cloud.networks[-1]
             return figures(self._new_port(server, network, rng, chosen) for _ in range(few))
         finally:
-            for process in self._fleet:
+            for process in self._hosts.fleet:
                 process.ask("unstick")
 
     # --- at rest --------------------------------------------------------------------------------------------------
@@ -246,57 +167,17 @@ class Bench:
     def _idle(self, server: Running) -> dict[str, Any]:
         progress(f"{self._sizes.idle:.0f} s of nothing but reports")
         tree = memory.tree(server.pid)
-        feed = _feed_pid(server.pid)
-        before, at = {pid: _cpu(pid) for pid in [*tree, *self._fleet_pids()]}, time.monotonic()
+        feed = feed_pid(server.pid)
+        before, at = {pid: processor.of_process(pid)[0] for pid in [*tree, *self._hosts.pids]}, time.monotonic()
         time.sleep(self._sizes.idle)
         seconds = time.monotonic() - at
-        spent = {pid: (_cpu(pid) - began) / seconds * 100 for pid, began in before.items()}
+        spent = {pid: (processor.of_process(pid)[0] - began) / seconds * 100 for pid, began in before.items()}
         return {
             "feed_cpu_percent": round(spent[feed], 2),
             "server_cpu_percent": round(sum(spent[pid] for pid in tree), 2),
-            "hosts_cpu_percent": round(sum(spent[pid] for pid in self._fleet_pids()), 2),
+            "hosts_cpu_percent": round(sum(spent[pid] for pid in self._hosts.pids), 2),
             "reports_per_s": round(self._sizes.hosts / self._sizes.interval, 1),
         }
-
-    # --- is it right? ---------------------------------------------------------------------------------------------
-
-    def _compare(self) -> None:
-        progress(f"{len(self._full)} hosts compared with the database by objects, the others by digests")
-        records = records_of(self._connection)
-        for name in sorted(self._full):
-            has = next(found for process in self._fleet if (found := process.ask("objects", name)) is not None)
-            if not are_equal(has, wanted_objects(records, name)):
-                raise LoadError(f"the objects of host {name} differ from the database")
-        expected, compared = Expected(records), 0
-        for process in self._fleet:
-            for name, has_digests in process.ask("summaries", seconds=300).items():
-                wanted = expected.of(name)
-                if has_digests != wanted:
-                    kinds = [kind for kind in wanted if has_digests.get(kind) != wanted[kind]]
-                    raise LoadError(f"digests of host {name} differ from the database: {kinds}")
-                compared += 1
-        self.results["compared"] = len(self._full) + compared
-
-
-def _feed_pid(server: int) -> int:
-    for pid in memory.tree(server):
-        if b"server feed" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return pid
-    raise LoadError("the server has no feed beside it")
-
-
-def _feed_mb(server: int) -> float:
-    return _mb([_feed_pid(server)])
-
-
-def _mb(pids: Sequence[int]) -> float:
-    return round(sum(memory.pss_kb(pid) for pid in pids) / 1024, 2)
-
-
-def _cpu(pid: int) -> float:
-    """Seconds of processor time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def measure(name: str, sizes: Sizes) -> dict[str, Any]:

@@ -23,6 +23,7 @@ class LeanHost(asyncio.Protocol):
 
     def __init__(self, options: ClientOptions, tables: s.Tables, seen: Callable[[str], None]) -> None:
         self._options = options
+        self._tables = tables
         self._seen = seen
         self._transport: asyncio.Transport | None = None
         self._reader = frames.Reader()
@@ -129,8 +130,7 @@ class LeanHost(asyncio.Protocol):
         try:
             for opcode, payload in self._reader.feed(data):
                 if opcode in (frames.TEXT, frames.BINARY):
-                    for message in s.decode(payload):
-                        self._take(message)
+                    self._take_frame(payload)
                 elif opcode == frames.PING:
                     self._write(frames.frame(payload, frames.PONG))
                 elif opcode == frames.CLOSE:
@@ -141,6 +141,12 @@ class LeanHost(asyncio.Protocol):
     def _end(self, error: ConnectionError) -> None:
         if self._ended is not None and not self._ended.done():
             self._ended.set_exception(error)
+
+    def _take_frame(self, payload: bytes) -> None:
+        block = self._tables.block(payload)
+        if block is None or not self.state.put_block(block):
+            for message in s.decode(payload):
+                self._take(message)
 
     def _take(self, message: s.ServerMessage) -> None:
         match message:

@@ -4,11 +4,14 @@ A thousand hosts of one network receive the same thousand forwarding entries and
 them once, by id and digest, and a host has one byte for each row: a million objects cost a megabyte. That is enough for
 `hello`, and for the sum of the digests, which the server states for each network: it differs if one entry is missing,
 superfluous or outdated.
+
+Frames that many hosts get alike are decoded once for all of them (`Block`): thousands of hosts, which do that on
+processors of their own, are simulated on those of the server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import compress
 
 import msgspec
@@ -16,6 +19,7 @@ import msgspec
 from neutrino.feed.digests import total
 
 ENTRIES, PEERS, MEMBERS = "forwarding", "host", "group_members"
+LARGE = 16 * 1024  # bytes of a frame that is worth a look whether it is known
 
 
 class Identified(msgspec.Struct):
@@ -93,8 +97,17 @@ class Table:
             self._versions.setdefault(key, []).append(found)
         return found
 
+    @property
+    def has_versions(self) -> bool:
+        """Whether an object has changed since the first host has received it."""
+        return len(self._versions) < len(self.rows)
+
     def versions(self, key: str) -> list[int]:
         return self._versions.get(key, [])
+
+
+class Block(tuple[tuple[str, int, int], ...]):
+    """The objects of a frame: tables, and in each the first row and the end of a range of rows."""
 
 
 class Tables(dict[str, Table]):
@@ -103,10 +116,46 @@ class Tables(dict[str, Table]):
     def __init__(self) -> None:
         super().__init__()
         self.network_of: dict[str, str] = {}  # of forwarding entries: `gone` has only their ids
+        self.times_puts = False  # each new object is of interest, with its time
+        self._seen: set[int] = set()  # hashes of frames that one host has received
+        self._blocks: dict[bytes, Block] = {}  # by frame
 
     def __missing__(self, name: str) -> Table:
         made = self[name] = Table()
         return made
+
+    def block(self, frame: bytes) -> Block | None:
+        """The objects of a frame that another host has received too; None if it is new, or has other messages."""
+        if self.times_puts or len(frame) < LARGE:
+            return None
+        block = self._blocks.get(frame)
+        if block is None:
+            if (number := hash(frame)) not in self._seen:
+                self._seen.add(number)
+                return None
+            block = self._blocks[frame] = self._made(decode(frame))
+        return block or None
+
+    def _made(self, messages: Iterable[ServerMessage]) -> Block:
+        rows: dict[str, list[int]] = {}
+        for message in messages:
+            if not isinstance(message, Put) or message.kind not in (ENTRIES, PEERS):
+                return Block()
+            name = message.object.network_id if message.kind == ENTRIES else PEERS
+            rows.setdefault(name, []).append(self[name].row(message.object.id, message.digest))
+        return Block((name, start, end) for name, several in rows.items() for start, end in _ranges(several))
+
+
+def _ranges(rows: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The ranges that these rows make up."""
+    start = end = -1
+    for row in sorted(rows):
+        if row != end:
+            if end > start:
+                yield start, end
+            start = row
+        end = row + 1
+    yield start, end
 
 
 class Held:
@@ -120,17 +169,25 @@ class Held:
 
     def put(self, key: str, digest: str) -> bool:
         """Whether the host had no version of it."""
-        row = self._table.row(key, digest)
-        if row >= len(self._has):
-            self._has.extend(bytes(len(self._table.rows) - len(self._has)))
+        table, has = self._table, self._has
+        row = table.row(key, digest)
+        if row >= len(has):
+            has.extend(bytes(len(table.rows) - len(has)))
         is_new = True
-        versions = self._table.versions(key)
-        if len(versions) > 1 or self._has[row]:
-            for other in versions:
-                if other < len(self._has) and self._has[other]:
-                    is_new, self._has[other] = False, 0
-        self._has[row] = 1
+        if has[row]:
+            is_new = False
+        elif table.has_versions:
+            for other in table.versions(key):
+                if other < len(has) and has[other]:
+                    is_new, has[other] = False, 0
+        has[row] = 1
         return is_new
+
+    def put_rows(self, start: int, end: int) -> None:
+        """Objects of which no other version is known."""
+        if end > len(self._has):
+            self._has.extend(bytes(len(self._table.rows) - len(self._has)))
+        self._has[start:end] = b"\1" * (end - start)
 
     def drop(self, key: str) -> bool:
         """Whether the host had it."""
@@ -169,15 +226,26 @@ class LeanState:
         """Whether the object is new here."""
         kind, value = message.kind, message.object
         if kind == ENTRIES:
-            self.entries[value.network_id] = ""
-            self._tables.network_of[value.id] = value.network_id
-            return self._of(value.network_id).put(value.id, message.digest)
+            network = value.network_id
+            self.entries[network] = ""
+            self._tables.network_of[value.id] = network
+            return (self._held.get(network) or self._of(network)).put(value.id, message.digest)
         if kind == PEERS:
             return self._of(PEERS).put(value.id, message.digest)
         known = self._others.setdefault(kind, {})
         is_new = value.id not in known
         known[value.id] = message.digest
         return is_new
+
+    def put_block(self, block: Block) -> bool:
+        """Put the objects of a frame; False: it has to be decoded, as the host may have other versions of them."""
+        if any(self._tables[name].has_versions for name, _, _ in block):
+            return False
+        for name, start, end in block:
+            if name != PEERS:
+                self.entries[name] = ""
+            self._of(name).put_rows(start, end)
+        return True
 
     def _of(self, name: str) -> Held:
         held = self._held.get(name)

@@ -51,8 +51,8 @@ class Copies:
         self._address = self._rows[t.ip_allocations][0]["ip_address"]
         self._first = (self._rows[t.network_segments][0]["segmentation_id"], port["host"], port["mac_address"])
 
-    def add(self, hosts: Sequence[str], networks: Sequence[Network]) -> None:
-        """Add agents of these hosts, and the networks with their ports."""
+    def add(self, hosts: Sequence[str], networks: Sequence[Network], status: str = "ACTIVE") -> None:
+        """Add agents of these hosts, and the networks with their ports, which have this status."""
         batches: dict[sa.Table, Rows] = {}
         with self._db.transaction() as transaction:
             connection = transaction.connection
@@ -72,7 +72,7 @@ class Copies:
             for table, row in self._agents(hosts):
                 put(table, row)
             for number, network in enumerate(networks):
-                for table, row in self._network(number, network):
+                for table, row in self._network(number, network, status):
                     put(table, row)
             flush()
 
@@ -84,7 +84,7 @@ class Copies:
                 changed = {"id": str(uuid.uuid4()), "host": host, "configurations": configurations}
                 yield t.agents, {**template, **changed}
 
-    def _network(self, number: int, network: Network) -> Iterator[tuple[sa.Table, dict[str, Any]]]:
+    def _network(self, number: int, network: Network, status: str) -> Iterator[tuple[sa.Table, dict[str, Any]]]:
         replaced = _Replaced(self._rows[t.networks][0]["project_id"])
         tag, _, _ = self._first
         for table in (*_OF_NETWORK, t.subnets):
@@ -111,7 +111,7 @@ class Copies:
                     if "host" in copy:
                         copy["host"] = host
                     if table is t.ports:
-                        changed = {"mac_address": mac, "status": "ACTIVE", "name": f"{network.name}-{index}"}
+                        changed = {"mac_address": mac, "status": status, "name": f"{network.name}-{index}"}
                         copy |= {**changed, "device_id": str(uuid.uuid4())}
                     yield table, copy
 

@@ -93,6 +93,33 @@ def test_the_sum_of_a_network_is_that_of_the_server() -> None:
     assert (len(first), len(second)) == (1, 1)
 
 
+def test_a_frame_of_many_hosts_is_decoded_once_and_means_the_same() -> None:
+    tables = s.Tables()
+    ids = [f"p{number:04}" for number in range(200)]
+    frame = m.frame(entry(key).encoded() for key in ids)
+    assert len(frame) > s.LARGE
+    first, second = s.LeanState(tables), s.LeanState(tables)
+    assert tables.block(frame) is None, "no other host has it yet"
+    take(first, *(entry(key).encoded() for key in ids))
+    block = tables.block(bytes(bytearray(frame)))
+    assert block == (("n1", 0, 200),)
+    assert second.put_block(block)
+    assert second.summary() == first.summary()
+    assert second.have() == first.have()
+    take(second, m.encode_one(m.Gone(kind="forwarding", id="p0007")))
+    assert len(second) == 199
+    # An entry has changed meanwhile: a host that has its new version must not get the old one beside it.
+    take(second, entry("p0001", host="h2").encoded())
+    assert not second.put_block(block)
+
+
+def test_frames_with_other_messages_are_decoded_by_each_host() -> None:
+    tables, messages = s.Tables(), [entry(f"p{number:04}").encoded() for number in range(200)]
+    frame = m.frame([*messages, m.encode_one(m.Synced(position=1))])
+    assert [tables.block(frame) for _ in range(3)] == [None] * 3
+    assert [tables.block(m.frame(messages[:1])) for _ in range(3)] == [None] * 3, "too small to be worth it"
+
+
 def test_peers_are_reported_one_by_one() -> None:
     state = s.LeanState(s.Tables())
     peers = [Item("host", Host(id=name, tunneling_ip="192.0.2.1")) for name in ("h2", "h3")]

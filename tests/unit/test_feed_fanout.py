@@ -256,17 +256,30 @@ def _differing(fanout: Fanout, host: str, sums: dict[str, str]) -> list[str]:
     return kinds
 
 
-def test_slow_hosts_and_lost_connections_miss_nothing(source: Random) -> None:
-    """Changes happen while earlier ones are being sent: nothing is missed, nothing stale stays."""
+def small_frames(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Snapshots in several frames also of few objects."""
+    for module in ("composed", "frames"):
+        monkeypatch.setattr(f"neutrino.server.feed.{module}.FRAME_BYTES", size)
+
+
+@pytest.mark.parametrize("size", [200, 64 * 1024])
+def test_slow_hosts_and_lost_connections_miss_nothing(
+    source: Random, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changes happen while earlier ones and snapshots are being sent: nothing is missed, nothing stale stays."""
+    small_frames(monkeypatch, size)
     fanout, rng = Fanout(sources().kinds), source.rng
     ends = [HostEnd(fanout, host) for host in HOSTS]
     for step in range(400):
         fanout.apply(source.step())
-        for end in ends:
+        for number, end in enumerate(ends):
             if rng.random() < 0.3:
                 end.receive(fanout, rng.randrange(3))
             if rng.random() < 0.1:
                 end.reconnect(fanout)
+            if rng.random() < 0.05:  # its disk is lost
+                fanout.disconnect(end.pending)
+                ends[number] = HostEnd(fanout, end.host)
         if step % 20 == 0:
             for end in ends:
                 end.receive(fanout)
@@ -387,7 +400,7 @@ def test_an_object_that_no_frame_can_have_does_not_cut_the_host_off(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The host would close the connection, and do so again in every next one."""
-    monkeypatch.setattr("neutrino.server.feed.fanout.MAX_MESSAGE", 1000)
+    monkeypatch.setattr("neutrino.server.feed.frames.MAX_MESSAGE", 1000)
     fanout = Fanout(sources().kinds)
     large, other = (Port(id=key, network_id="n", mac_address=MAC, host="h0") for key in ("large", "other"))
     put_port(fanout, "large", PortRecord("large", "n", {"h0": large}))

@@ -265,7 +265,7 @@ def encode(messages: Iterable[Message]) -> bytes:
 
 def frame(encoded: Iterable[bytes]) -> bytes:
     """A frame of encoded messages."""
-    return b"[" + b",".join(encoded) + b"]"
+    return b"[%b]" % b",".join(encoded)
 
 
 def _read(decoder: msgspec.json.Decoder[T], data: bytes | str, most: int | None = None) -> list[T | NotUnderstood]:

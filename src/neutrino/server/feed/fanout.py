@@ -19,7 +19,6 @@ What is due goes into the queues of `queues.py`.
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,21 +30,20 @@ from typing import Any, Final, Generic, TypeVar
 from sqlalchemy.engine import Connection
 
 from neutrino.feed.digests import number_of, text_of, total
-from neutrino.feed.messages import MAX_BYTES, Synced, encode_gone, encode_one, encode_put, frame, with_request_id
+from neutrino.feed.messages import Synced, encode_one, encode_put, frame
 from neutrino.model.kinds import Kind
 from neutrino.model.roles import ROLES
 from neutrino.model.state import Object
+from neutrino.server.feed.composed import Composed, Part
 from neutrino.server.feed.dhcp_scope import DhcpScope
-from neutrino.server.feed.queues import SEVERAL, Due, MemberDifference, Parts, Pending, Several, Watchers
+from neutrino.server.feed.frames import next_messages
+from neutrino.server.feed.queues import SEVERAL, Due, Pending, Several, Watchers
 from neutrino.server.feed.records import Records
 from neutrino.server.feed.subscriptions import NO_TOPICS, Subscriptions, Topic
 
-LOG = logging.getLogger(__name__)
 NOTHING: Final = text_of(0)  # the sum over no object
 NO_REQUESTS: Final[Mapping[Topic, str]] = {}
-FRAME_BYTES: Final = 64 * 1024  # a frame is closed at this size, so that one host does not hold up the others
 DELETED_PORTS: Final = 10_000  # whose networks are remembered
-MAX_MESSAGE: Final = MAX_BYTES - 2 * FRAME_BYTES  # with what else is in its frame, and the digests of `synced`
 T = TypeVar("T", bound=Object)
 T_co = TypeVar("T_co", bound=Object, covariant=True)
 Reader = Callable[[Connection, Sequence[str] | None], Iterable[tuple[str, Any]]]  # ids (None: all) → id, record
@@ -78,12 +76,19 @@ class Item(Generic[T_co]):
     def encoded(self) -> bytes:
         if self._encoded is not None:
             return self._encoded
-        raw = encode_one(self.object)
-        self._number = number_of(raw)
-        encoded = encode_put(self.kind, raw, self.digest)
+        encoded = self.message()
         if self.is_shared:
             self._encoded = encoded
         return encoded
+
+    def message(self) -> bytes:
+        """The same, and not kept: for those that keep it with others."""
+        if self._encoded is not None:
+            return self._encoded
+        raw = encode_one(self.object)
+        if self._number is None:
+            self._number = number_of(raw)
+        return encode_put(self.kind, raw, self.digest)
 
 
 @dataclass(frozen=True)
@@ -152,8 +157,11 @@ class Store(ABC):
     def several(self, pending: Pending, due: Several) -> tuple[list[bytes], Several | None]:
         """The next messages of a snapshot, and what is due after them. Looked up now: what changed since is the newest."""
         end = due.start + SEVERAL
-        rest = Several(due.ids, end) if end < len(due.ids) else None
-        return [item.encoded() for item in self._look_up(pending.host, due.ids[due.start : end])], rest
+        return [item.encoded() for item in self._look_up(pending.host, due.ids[due.start : end])], due.after(end)
+
+    def composed(self, host: str, due: Several) -> Part | None:
+        """The same, composed for all hosts; None if it is not, or not any more: then `several` looks the objects up."""
+        return None
 
     def _look_up(self, host: str, keys: Sequence[str]) -> Iterable[Item[Object]]:
         """`lookup` of several objects, without those that the host should not have."""
@@ -203,6 +211,7 @@ class SharedObjects(Store, Generic[T]):
         self._key = self._served.key
         self._items: dict[str, Item[T]] = {}
         self._by_key: defaultdict[str, dict[str, Item[T]]] = defaultdict(dict)  # topic → id → object
+        self._composed: dict[str, Composed] = {}  # topic → snapshots since its last change
 
     def put(self, key: str, before: Any, after: Any) -> None:
         old = self._served.value(before) if before is not None else None
@@ -248,6 +257,34 @@ class SharedObjects(Store, Generic[T]):
 
     def _receives(self, host: str, value: T) -> bool:
         return self._subscriptions.has(host, self.name, self._key(value))
+
+    def _touch_topic(self, pending: Pending, key: str) -> None:
+        """Mark all objects of a topic as due, with messages composed for all hosts. Its store drops them with a change."""
+        composed = self._composed.get(key)
+        if composed is None:
+            composed = Composed(tuple(self._ids(key)), self._message)
+            if composed.ids:
+                self._composed[key] = composed
+        # `any`: of a topic where the host is alone with its own, nothing is due.
+        if any(self._owner(self._items[each].object) != pending.host for each in composed.ids):
+            pending.touch(self.name, f"of {key}", Several(composed.ids, topic=key))
+
+    def _message(self, object_id: str) -> tuple[bytes, str]:
+        item = self._items[object_id]
+        return item.message(), self._owner(item.object)
+
+    def _ids(self, key: str) -> Iterable[str]:
+        return self._by_key.get(key, ())
+
+    def _owner(self, value: T) -> str:
+        """The host that does not get the object, though it has the topic."""
+        return ""
+
+    def composed(self, host: str, due: Several) -> Part | None:
+        composed = self._composed.get(due.topic)
+        if composed is None or composed.ids is not due.ids or not self._subscriptions.has(host, self.name, due.topic):
+            return None
+        return composed.part(due.start)
 
     def items(self, host: str) -> Iterable[Item[T]]:
         keys = self._subscriptions.keys(host, self.name)
@@ -430,33 +467,7 @@ class Fanout:
 
     def next_frame(self, pending: Pending) -> tuple[bytes, bool]:
         """The next frame for a host, and whether nothing is due after it: then `synced` is its last message."""
-        parts: list[bytes] = []
-        size = taken = 0
-        for (kind, key), due in pending.due.items():
-            rest: Several | Parts | MemberDifference | None = None
-            if due is None:
-                item = self._stores[kind].lookup(pending.host, key) if kind in pending.kinds else None
-                messages: Sequence[bytes] = (encode_gone(kind, key) if item is None else item.encoded(),)
-            elif isinstance(due, Several):
-                messages, rest = self._stores[kind].several(pending, due)
-            else:
-                parts_due = due if isinstance(due, Parts) else Parts(self._stores[kind].messages(pending, key, due))
-                messages, rest = parts_due.next(FRAME_BYTES)
-            if request_id := pending.requests.get((kind, key)):
-                messages = [with_request_id(message, request_id) for message in messages]
-            length = sum(map(len, messages))
-            if length > MAX_MESSAGE:
-                messages = _without_large(messages, pending.host, kind, key)
-                length = sum(map(len, messages))
-            parts += messages
-            size += length
-            if rest is not None:
-                pending.due[kind, key] = rest
-                break
-            taken += 1
-            if size >= FRAME_BYTES:
-                break
-        pending.remove_first(taken)
+        parts = next_messages(self._stores, pending)
         is_last = not pending.due
         if is_last:
             entries = self._stores["forwarding"]
@@ -464,11 +475,3 @@ class Fanout:
             pending.digests.clear()
             parts.append(encode_one(Synced(position=self.position, entries=digests)))
         return frame(parts), is_last
-
-
-def _without_large(messages: Sequence[bytes], host: str, kind: str, key: str) -> list[bytes]:
-    """Messages without those that no frame can have: the host would close its connection, and every next one."""
-    sent = [message for message in messages if len(message) <= MAX_MESSAGE]
-    if len(sent) < len(messages):
-        LOG.error("%s %s is too large to be sent: host %s keeps what it has of it", kind, key, host)
-    return sent

@@ -39,6 +39,11 @@ class Several:
 
     ids: Sequence[str]
     start: int = 0
+    topic: str = ""  # the key of the topic whose objects they are, if messages may be composed for many hosts
+
+    def after(self, end: int) -> Several | None:
+        """What is due when all before this index is sent."""
+        return Several(self.ids, end, self.topic) if end < len(self.ids) else None
 
 
 @dataclass(frozen=True, slots=True)

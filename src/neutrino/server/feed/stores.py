@@ -5,7 +5,7 @@ no other part of the set, and order has no effect.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 import msgspec
@@ -30,8 +30,13 @@ class PeerHosts(SharedObjects[Host]):
         for value in (old, new):
             if value is not None:
                 for key in self._subscriptions.keys(value.id, self.name):
-                    self._sums.pop(key, None)
+                    self._forget(key)
         super()._replace(old, new)
+
+    def _forget(self, key: str) -> None:
+        """The hosts of a network have changed."""
+        self._sums.pop(key, None)
+        self._composed.pop(key, None)
 
     def _peers(self, host: str) -> set[str]:
         networks = self._subscriptions.keys(host, self.name)
@@ -41,7 +46,7 @@ class PeerHosts(SharedObjects[Host]):
         self._watchers.touch(self._peers(object_id), self.name, object_id)
 
     def notify(self, host: str, key: str) -> None:
-        self._sums.pop(key, None)
+        self._forget(key)
         # A tunnel has two ends: the host gets its new peers, and each of them gets the host.
         others = self._subscriptions.hosts(self.name, key)
         for pending in self._watchers.of([host], self.name):
@@ -68,18 +73,36 @@ class PeerHosts(SharedObjects[Host]):
             if key in items and key != host and not mine.isdisjoint(networks_of(key, self.name))
         ]
 
-    def total(self, host: str) -> str:
-        """Return the sum of a host.
+    # If all hosts come at once, each may have all others as peers: what belongs to its largest network is cached.
 
-        That of its largest network is cached: if all hosts reconnect, each has all others as peers.
-        """
-        hosts_of = self._subscriptions.hosts
-        networks = sorted(self._subscriptions.keys(host, self.name), key=lambda key: len(hosts_of(self.name, key)))
-        if not networks:
+    def total(self, host: str) -> str:
+        largest, others = self._largest(host)
+        if not largest:
             return text_of(0)
-        largest = networks.pop()
-        others = set().union(*(hosts_of(self.name, key) for key in networks)) - hosts_of(self.name, largest)
         return text_of(self._sum(largest) - self._number(host) + sum(map(self._number, others)))
+
+    def touch_all(self, pending: Pending) -> None:
+        largest, others = self._largest(pending.host)
+        if not largest:
+            return
+        self._touch_topic(pending, largest)
+        if ids := tuple(each for each in others if each in self._items):
+            pending.touch(self.name, "", Several(ids))
+
+    def _ids(self, key: str) -> Iterable[str]:
+        return (each for each in self._subscriptions.hosts(self.name, key) if each in self._items)
+
+    def _owner(self, value: Host) -> str:
+        return value.id
+
+    def _largest(self, host: str) -> tuple[str, Set[str]]:
+        """The host's network with the most hosts, and its peers on other networks alone; an empty text: there is none."""
+        hosts_of, name = self._subscriptions.hosts, self.name
+        networks = self._subscriptions.keys(host, name)
+        if not networks:
+            return "", set()
+        largest = max(networks, key=lambda key: len(hosts_of(name, key)))
+        return largest, set().union(*(hosts_of(name, key) for key in networks)) - hosts_of(name, largest)
 
     def _sum(self, network_id: str) -> int:
         if network_id not in self._sums:
@@ -102,7 +125,6 @@ class ForwardingEntries(SharedObjects[Forwarding]):
     def __init__(self, inputs: StoreInputs) -> None:
         super().__init__(inputs)
         self._sums: defaultdict[Topic, int] = defaultdict(int)  # by network and host; an empty host: all of them
-        self._id_lists: dict[str, Sequence[str]] = {}  # by network: of snapshots since the last change
 
     def _replace(self, old: Forwarding | None, new: Forwarding | None) -> None:
         # Around the replacement: before it the old entry's hash is still at hand, after it the new one's.
@@ -113,7 +135,7 @@ class ForwardingEntries(SharedObjects[Forwarding]):
             self._count(new, self._items[new.id].number)
 
     def _count(self, entry: Forwarding, number: int) -> None:
-        self._id_lists.pop(entry.network_id, None)
+        self._composed.pop(entry.network_id, None)
         places = [(entry.network_id, "")]
         if not _is_for(entry, entry.host):
             places.append((entry.network_id, entry.host))
@@ -142,15 +164,10 @@ class ForwardingEntries(SharedObjects[Forwarding]):
 
     def _touch_entries(self, pending: Pending, key: str) -> None:
         pending.digests.add(key)
-        if ids := self._ids(key):
-            pending.touch(self.name, f"of {key}", Several(ids))
+        self._touch_topic(pending, key)
 
-    def _ids(self, key: str) -> Sequence[str]:
-        """The entries of a network, in one sequence for all hosts that get them meanwhile."""
-        ids = self._id_lists.get(key)
-        if ids is None:
-            ids = self._id_lists[key] = tuple(self._by_key.get(key, ()))
-        return ids
+    def _owner(self, value: Forwarding) -> str:
+        return "" if _is_for(value, value.host) else value.host
 
     def messages(self, pending: Pending, key: str, due: Due) -> Sequence[bytes]:
         return (encode_one(Entries(network_id=key, ids=tuple(self._entry_ids(pending, key)))),)

@@ -1,0 +1,74 @@
+"""Messages of a snapshot that many hosts get, composed once for all of them. Pure.
+
+After an outage thousands of hosts may need the thousands of objects of the same networks. Looking up and joining each of
+these objects for each host would be most of the feed's work, so a store keeps the messages of a topic in parts of about a
+frame until one of its objects changes, and leaves out of a part what a host must not get.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+FRAME_BYTES: Final = 64 * 1024  # a frame is closed at this size, so that one host does not hold up the others
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Messages of consecutive objects."""
+
+    data: bytes  # joined by commas
+    end: int  # index of the first object after it
+    _owners: tuple[str, ...]  # by object: the host that does not get it; empty: all get it
+    _ends: array[int]  # by object: where its message ends
+
+    def without(self, host: str) -> bytes:
+        """The messages of all objects but the host's own."""
+        if host not in self._owners:
+            return self.data
+        kept = []
+        start = 0
+        for owner, end in zip(self._owners, self._ends, strict=True):
+            if owner != host:
+                kept.append(self.data[start:end])
+            start = end + 1  # after the comma
+        return b",".join(kept)
+
+
+class Composed:
+    """The messages of a topic's objects, as of its last change: whoever makes it drops it with the next one."""
+
+    __slots__ = ("_message", "_parts", "ids")
+
+    def __init__(self, ids: Sequence[str], message: Callable[[str], tuple[bytes, str]]) -> None:
+        """`message`: of an object's id, with the host that does not get it, or an empty text."""
+        self.ids = ids
+        self._message = message
+        self._parts: dict[int, Part] = {}  # by the index of the first object
+
+    def part(self, start: int) -> Part | None:
+        """The part that begins with this object; None if none does. Made on first use."""
+        known = self._parts.get(start)
+        if known is None and self._is_next(start):
+            known = self._parts[start] = self._compose(start)
+        return known
+
+    def _is_next(self, start: int) -> bool:
+        """Whether the part before it is known, so that all hosts get the same parts."""
+        return start == (next(reversed(self._parts.values())).end if self._parts else 0)
+
+    def _compose(self, start: int) -> Part:
+        messages, owners, ends = list[bytes](), list[str](), array("L")
+        size = 0
+        for key in self.ids[start:]:
+            message, owner = self._message(key)
+            messages.append(message)
+            owners.append(owner)
+            size += len(message)
+            ends.append(size)
+            if size >= FRAME_BYTES:
+                break
+            size += 1  # the comma
+        return Part(b",".join(messages), start + len(messages), tuple(owners), ends)
