@@ -171,6 +171,8 @@ def test_up_to_the_first_port(program: Path, tmp_path: Path) -> None:
 def test_server_on_a_database_of_its_own(program: Path, kind: str, request: pytest.FixtureRequest) -> None:
     database: Postgres | MariaDB = request.getfixturevalue(kind)
     url = database.create_database("runtime")
+    if isinstance(database, MariaDB):
+        url = database.url("runtime", prefers_tls=True)  # as an operator has it, who says nothing about TLS
     try:
         with Neutrino({"database": {"connection": url}}, program=program) as server:
             _make_port(server)

@@ -22,10 +22,10 @@ from pathlib import Path
 def test_waits():
     Path(tempfile.mkdtemp(), "file").touch()
     subprocess.Popen(["sleep", "1000"], start_new_session=True)
-    *_, tmp = (line.split()[3] for line in open("/proc/self/mountinfo") if line.split()[4] == "/tmp")
+    *_, tmp = (line.split()[3] for line in open("/proc/self/mountinfo") if line.split()[4] == "/var/tmp")
     namespace = Path("/proc/self/ns/pid").readlink()
     ready = Path(__file__).with_name("ready")
-    ready.with_suffix(".new").write_text(f"{namespace} {Path(tmp).name}")
+    ready.with_suffix(".new").write_text(f"{namespace} {Path(tmp).parent.name}")
     ready.with_suffix(".new").rename(ready)
     time.sleep(1000)
 """

@@ -275,12 +275,14 @@ def _load() -> None:
     import stevedore
 
     from neutrino import entry_points
+    from neutrino.server.ui.files import read_files
 
     for plugin in importlib.metadata.distribution("neutrino").entry_points:
         if plugin.group.startswith("neutrino."):
             plugin.load()
     entry_points.of_group("")  # reads the metadata of all packages
     stevedore.ExtensionManager("")  # which reads them too
+    read_files()
     import setproctitle
 
     setproctitle.getproctitle()  # it finds the place of the title by the first environment variable, which is still there

@@ -17,6 +17,7 @@ class Postgres(TemporaryServer):
 
     name = "postgres"
     users = ("postgres",)
+    place = "/var/tmp"  # hundreds of databases of 10 MB; it does not wait for the disk
 
     def __init__(self, *, durable: bool = False, host: str = "127.0.0.1") -> None:
         super().__init__()

@@ -45,10 +45,12 @@ class TemporaryServer:
     name = "server"
     users: tuple[str, ...] = ()
     """Users to run as when started by root, by preference; `nobody` if none exists, the own user if empty."""
+    place: str | None = None
+    """Where its directory is; None: with all temporary files, which may be in memory."""
 
     def __init__(self) -> None:
         self._account = self._choose_account()
-        self.directory = Path(tempfile.mkdtemp(prefix=f"neutrino-{self.name}-"))
+        self.directory = Path(tempfile.mkdtemp(prefix=f"neutrino-{self.name}-", dir=self.place))
         self._processes: list[tuple[Process, signal.Signals]] = []
         self._own(self.directory)
 

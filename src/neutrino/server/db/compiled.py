@@ -10,6 +10,7 @@ of MariaDB come as one column, a JSON array of the values.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -59,19 +60,31 @@ class Text:
         return rows
 
 
+_Texts = WeakKeyDictionary[sa.Executable, dict[tuple[str, ...], Text | None]]
+
+
+@cache
+def _texts_of(dialect: str, driver: str, version: tuple[Any, ...] | None) -> _Texts:
+    return WeakKeyDictionary()
+
+
 class Statements:
-    """Compiled statements of one dialect, by the statement and the names of its parameters.
+    """Compiled statements for an engine that has connected, by the statement and the names of its parameters.
 
     For statements that are kept elsewhere, such as those of modules and views: they are found by identity, and forgotten
-    with the statement.
+    with the statement. All engines of databases of one kind and version share them: those of one database for reads and
+    for writes, and a process that opens one database after the other, as tests do.
     """
 
     def __init__(self, dialect: sa.Dialect) -> None:
         self._dialect = dialect
-        self._texts: WeakKeyDictionary[sa.Executable, dict[tuple[str, ...], Text | None]] = WeakKeyDictionary()
+        self._texts: _Texts | None = None
 
     def get(self, statement: sa.Executable, names: Iterable[str]) -> Text | None:
         """None if the text depends on the values, as with a list of them, or a value is computed with each execution."""
+        if self._texts is None:  # not before: the dialect learns the version when it connects
+            dialect = self._dialect
+            self._texts = _texts_of(dialect.name, dialect.driver, dialect.server_version_info)
         texts, key = self._texts.setdefault(statement, {}), tuple(names)
         if key not in texts:
             texts[key] = self._compile(statement, key)
