@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import logging
 import threading
 from collections.abc import Iterable
+from types import SimpleNamespace
 
 import pytest
 from msgspec import structs
@@ -274,6 +276,40 @@ def test_the_megaflow_cache_is_flushed_after_a_change_and_once_more(monkeypatch:
 
     asyncio.run(scenario())
     assert flushed == 2
+
+
+def test_an_instance_that_arrives_by_live_migration_waits_for_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for that between reconciliations nor for that between flushes of the megaflow cache."""
+    for name in ("FLUSH_SECONDS", "LONGEST_PAUSE"):
+        monkeypatch.setattr(role_module, name, 3600.0)
+    clock = itertools.count(0.0, 10_000.0)  # each reconciliation takes long, and would be followed by a long pause
+    monkeypatch.setattr(role_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    host, feed = SwitchHost(), Feed()
+    host.reconcile()
+    flushes: list[bool] = []  # of each, whether packets were delivered to the instance then
+
+    def delivers() -> bool:
+        return any(f"dl_dst={mac(1)}" in flow for flow in host.flows())
+
+    monkeypatch.setattr(host.switch.openflow, "flush_megaflows", lambda: flushes.append(delivers()))
+    describe = agents.AgentState(agents.OVS, "neutrino-agent", "h1", "N/A")
+    logger = PacketLogger(PacketIns("", 0))
+    role = L2Role(feed, host.reconciler, Watch(), "br-int", describe, packet_logger=logger)  # type: ignore[arg-type]
+
+    async def scenario() -> None:
+        running = [asyncio.create_task(role._work()), asyncio.create_task(role._flush_megaflows())]
+        feed.put("network", "net1", network("net1", number=1))
+        feed.put("port", "p1", structs.replace(port("p1", 1, "net1", active=False), port_security_enabled=False))
+        host.plug("p1")
+        role.synced()
+        await until(lambda: flushes == [False])
+        logger.arrived(PacketIn(cookie_of("port p1"), TRANSIENT.number, 1, b""))
+        await until(lambda: flushes[-1:] == [True])
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    asyncio.run(scenario())
 
 
 def test_a_deleted_port_stays_wired_while_it_is_held() -> None:

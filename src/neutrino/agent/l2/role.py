@@ -9,6 +9,7 @@ the port; `port_up` with its revision goes to the server, which sets the port AC
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import time
@@ -84,6 +85,9 @@ class L2Role:
         # Held while the switch is changed: the agent's exit waits for it, and drift is not read in the middle of a change.
         self._busy = ThreadLock()
         self._flows_changed = asyncio.Event()
+        # An instance has arrived by live migration: its packets are lost until its flows are in force, so no pause is kept.
+        self._arriving = asyncio.Event()
+        self._flush_now = asyncio.Event()
         self._starts = SwitchStarts()
         self._synced = False  # whether `synced` has arrived since the agent's start
         self._position: int | None = None
@@ -203,6 +207,8 @@ class L2Role:
     async def _work(self) -> None:
         while True:
             key = await self._queue.get()
+            is_urgent = self._arriving.is_set()
+            self._arriving.clear()
             try:
                 async with self._busy:
                     began = time.monotonic()
@@ -216,6 +222,8 @@ class L2Role:
             self._queue.done(key)
             if outcome.changed:
                 self._flows_changed.set()
+                if is_urgent:
+                    self._flush_now.set()
             if not outcome.ready:
                 self._queue.later(key, NUMBERING_SECONDS)
                 self._set_dataplane("down: the switch has not taken up our bridges yet")
@@ -227,7 +235,7 @@ class L2Role:
                 self._queue.later(key, REFUSED_SECONDS)  # no event follows when the reason is gone
             # At most half of the time: many changes then share a round, whose programs cost more than one port's flows,
             # and other processes of the machine, such as a server, get their turn.
-            await asyncio.sleep(min(time.monotonic() - began, LONGEST_PAUSE))
+            await _pause(min(time.monotonic() - began, LONGEST_PAUSE), self._arriving)
 
     def _failed(self, error: Exception, delay: float) -> None:
         expected = isinstance(error, OvsdbError | OpenFlowError)
@@ -276,6 +284,7 @@ class L2Role:
             is_sender = port.standby and cookie_of(port_owner(port)) == copied.cookie
             if is_sender and self._migrations.arrived(port.id, self.feed.state.objects[PORT]):
                 LOG.info("the instance of port %s has arrived by live migration", port.id)
+                self._arriving.set()
                 self._queue.put(RECONCILE)
 
     def _with_held(self, sent: HostState) -> HostState:
@@ -375,7 +384,7 @@ class L2Role:
     # --- the switch --------------------------------------------------------------------------------------------------
 
     async def _flush_megaflows(self) -> None:
-        """Flush megaflows at once after a change, then rate-limited.
+        """Flush megaflows at once after a change, then rate-limited, but for instances that arrive by live migration.
 
         Every packet after a flush is looked up in the flows again.
 
@@ -387,11 +396,12 @@ class L2Role:
             while changed:
                 changed = self._flows_changed.is_set()
                 self._flows_changed.clear()
+                self._flush_now.clear()
                 try:
                     await asyncio.to_thread(self.reconciler.openflow.flush_megaflows)
                 except OpenFlowError as error:
                     LOG.warning("%s", error)
-                await asyncio.sleep(FLUSH_SECONDS)
+                await _pause(FLUSH_SECONDS, self._flush_now)
 
     async def _follow_switch(self) -> None:
         """Reconcile when ovs-vswitchd is back: a restarted switch has no flows."""
@@ -480,3 +490,9 @@ class L2Role:
                 catalog.DRIFT.inc(self.name, by=sum(missing + extra for missing, extra in found.values()))
                 self._queue.put(RECONCILE)
                 self.dataplane_changed()
+
+
+async def _pause(seconds: float, ended: asyncio.Event) -> None:
+    """Sleep, but not longer than until the event."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(ended.wait(), seconds)
