@@ -21,6 +21,7 @@ from neutrino.server.placement import Call, PlacementResponse, Unavailable, call
 from tests.api.client import Api
 from tests.api.placed_hosts import EGRESS, PACKETS, Hosts, guaranteed, placement, server
 from tests.api.qos import policy, rule
+from tests.api.races import before_next_write
 from tests.support.placement import Placement
 
 __all__ = ["placement", "server"]  # fixtures
@@ -198,6 +199,58 @@ def test_allocations_of_another_project_are_not_changed(cloud: Cloud, admin: Api
     stranger.put(f"/ports/{port['id']}", {"port": {"device_id": own}}).expect(200)
     stranger.put(f"/ports/{port['id']}", change).expect(200)
     assert cloud.used(own) is None
+
+
+def test_ports_of_another_project_do_not_count_for_an_instance(cloud: Cloud, admin: Api, server: Server) -> None:
+    owner, stranger = Api(server.app), Api(server.app)
+    less, more = (policy(admin, shared=True)["id"] for _ in range(2))
+    rule(admin, less, "minimum_bandwidth", min_kbps=100)
+    rule(admin, more, "minimum_bandwidth", min_kbps=300)
+    physical = {"provider__network_type": "vlan", "provider__physical_network": "physnet1"}
+    network = admin.network(**physical)
+    theirs, mine = (admin.port(network, project_id=one.project, qos_policy_id=less) for one in (owner, stranger))
+    victim = cloud.boot(theirs)
+    cloud.boot(mine)
+    stranger.put(f"/ports/{mine['id']}", {"port": {"device_id": victim}}).expect(200)
+    owner.put(f"/ports/{theirs['id']}", {"port": {"qos_policy_id": more}}).expect(200)
+    assert cloud.used(victim) == {EGRESS: 300}
+
+
+def test_a_device_id_that_is_no_instance(cloud: Cloud, admin: Api, server: Server) -> None:
+    owner = Api(server.app)
+    gold = policy(admin, shared=True)["id"]
+    rule(admin, gold, "minimum_bandwidth", min_kbps=100)
+    network = admin.network(provider__network_type="vlan", provider__physical_network="physnet1")
+    port = admin.port(network, project_id=owner.project, qos_policy_id=gold)
+    cloud.boot(port)
+    owner.put(f"/ports/{port['id']}", {"port": {"device_id": ".."}}).expect(200)
+    change = {"port": {"qos_policy_id": None}}
+    owner.put(f"/ports/{port['id']}", change).refused(409, "QosPlacementAllocationUpdateConflict")
+
+
+@pytest.mark.every_database
+def test_two_ports_of_an_instance_get_another_policy_at_once(
+    cloud: Cloud, admin: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither request counts the other port's former policy, also if both change as much."""
+    port, second = cloud.port(100), cloud.port(100)
+    instance = cloud.boot(port, second)
+    more = at_least(admin, 300)
+    before_next_write(server, monkeypatch, lambda: admin.change("port", second["id"], qos_policy_id=more))
+    admin.change("port", port["id"], qos_policy_id=more)
+    assert cloud.used(instance) == {EGRESS: 600}
+
+
+def test_what_nova_has_allocated_for_a_port_that_it_is_attaching_stays(cloud: Cloud, admin: Api) -> None:
+    port, attached = cloud.port(100), cloud.port(200)
+    instance = cloud.boot(port, attached)
+    allocation = admin.show("port", attached["id"])["binding:profile"]
+    cloud.nova.change("port", attached["id"], **{"binding:profile": {}})
+    admin.change("port", port["id"], qos_policy_id=at_least(admin, 150))
+    assert cloud.used(instance) == {EGRESS: 350}
+    cloud.nova.change("port", attached["id"], **{"binding:profile": allocation})
+    admin.change("port", port["id"], qos_policy_id=at_least(admin, 160))
+    assert cloud.used(instance) == {EGRESS: 360}
 
 
 @dataclass

@@ -151,7 +151,8 @@ def test_amounts_of_others_stay() -> None:
         "device": {"resources": {"NET_BW_EGR_KILOBIT_PER_SEC": 9, "CUSTOM_X": 1}, "generation": 2},
         "agent": {"resources": {"NET_PACKET_RATE_KILOPACKET_PER_SEC": 4}},
     }
-    assert replaced(current, {"device": {"NET_BW_IGR_KILOBIT_PER_SEC": 7}, "agent": {}}) == {
+    before = {"device": {"NET_BW_EGR_KILOBIT_PER_SEC": 9}, "agent": {"NET_PACKET_RATE_KILOPACKET_PER_SEC": 4}}
+    assert replaced(current, before, {"device": {"NET_BW_IGR_KILOBIT_PER_SEC": 7}, "agent": {}}) == {
         "node": current["node"],
         "device": {"resources": {"CUSTOM_X": 1, "NET_BW_IGR_KILOBIT_PER_SEC": 7}, "generation": 2},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from neutrino.features.qos.allocations import Allocated, amounts, wanted
-from neutrino.features.qos.consumers import MAX_INSTANCES, Consumers, Wanted, blamed, changed
+from neutrino.features.qos.consumers import MAX_INSTANCES, Consumers, Wanted, amount, blamed, changed
 from neutrino.features.qos.errors import QosPlacementAllocationUpdateConflict, TooManyAllocations
 from neutrino.features.qos.resource_request import groups_of
 from neutrino.model.objects import Object
@@ -21,8 +21,8 @@ def group(port: str) -> str:
     return groups_of(port, RULES)["minimum_bandwidth"].id
 
 
-def of(amounts: dict[str, dict[str, int]], *projects: str) -> Wanted:
-    return Wanted("instance", "port", amounts, frozenset(projects))
+def of(amounts: dict[str, dict[str, int]], *projects: str, before: dict[str, dict[str, int]] | None = None) -> Wanted:
+    return Wanted("instance", "port", amounts, frozenset(projects), before or {})
 
 
 def current(**resources: dict[str, int]) -> Object:
@@ -32,12 +32,14 @@ def current(**resources: dict[str, int]) -> Object:
 
 def test_ports_of_one_instance_are_written_together() -> None:
     ports = [
-        Allocated(PORTS[n], instance, {group(PORTS[n]): A}, frozenset([f"p{n}"])) for n, instance in enumerate("xxy")
+        Allocated(PORTS[n], instance, {group(PORTS[n]): A}, f"p{n}", instance == "y")
+        for n, instance in enumerate("xxy")
     ]
-    needs = {"x": {A: {EGRESS: 400}, B: {EGRESS: 1}}, "y": {A: {EGRESS: 200}}}
-    assert wanted(ports, RULES, needs) == [
-        Wanted("x", PORTS[0], {A: {EGRESS: 400}}, frozenset(["p0", "p1"])),
-        Wanted("y", PORTS[2], {A: {EGRESS: 200}}, frozenset(["p2"])),
+    now = {"x": {A: {EGRESS: 100}}, "y": {A: {EGRESS: 7}}}
+    then = {"x": {A: {EGRESS: 400}, B: {EGRESS: 1}}, "y": {A: {EGRESS: 200}}}
+    assert wanted(ports, RULES, now, then) == [
+        Wanted("x", PORTS[0], {A: {EGRESS: 400}}, frozenset(["p0", "p1"]), {A: {EGRESS: 100}}),
+        Wanted("y", PORTS[2], {A: {EGRESS: 200}}, frozenset(), {A: {EGRESS: 7}}),
     ]
 
 
@@ -49,7 +51,7 @@ def test_a_port_needs_what_its_groups_have_on_providers() -> None:
 
 def test_what_is_not_ours_stays() -> None:
     before = current(provider_a={EGRESS: 100, "SRIOV_NET_VF": 1}, provider_b={EGRESS: 5}, node={"VCPU": 1})
-    after = changed(of({A: {}, B: {}}, "p"), before)
+    after = changed(of({A: {}, B: {}}, "p", before={A: {EGRESS: 100}, B: {EGRESS: 5}}), before)
     assert after == current(provider_a={"SRIOV_NET_VF": 1}, node={"VCPU": 1})
 
 
@@ -64,7 +66,32 @@ def test_an_instance_of_another_project_is_refused() -> None:
     for projects in ({"q"}, {"p", "q"}):
         with pytest.raises(QosPlacementAllocationUpdateConflict, match="another project"):
             changed(of({A: {EGRESS: 2}}, *projects), body)
-    assert changed(of({A: {EGRESS: 2}}), body)["allocations"] == {A: {"resources": {EGRESS: 2}}}
+    after = changed(of({A: {EGRESS: 2}}, before={A: {EGRESS: 1}}), body)
+    assert after["allocations"] == {A: {"resources": {EGRESS: 2}}}
+
+
+@pytest.mark.parametrize(
+    ("there", "before", "after", "written"),
+    [
+        (500, 500, 900, 900),
+        (900, 500, 900, 900),  # repeated
+        (700, 500, 900, 1100),  # Nova has allocated 200 for a port that it is attaching
+        (700, 500, 0, 200),
+        (700, 0, 100, 800),
+        (100, 500, 0, 0),
+    ],
+)
+def test_what_is_allocated_for_others_stays(there: int, before: int, after: int, written: int) -> None:
+    assert amount(there, before, after) == written
+
+
+@pytest.mark.parametrize("instance", ["", "..", "../resource_providers", "x?y"])
+def test_a_device_id_that_is_no_instance_becomes_no_path(instance: str) -> None:
+    def never(method: str, path: str, body: object) -> PlacementResponse:
+        raise AssertionError(path)
+
+    with pytest.raises(QosPlacementAllocationUpdateConflict, match="no instance"):
+        Consumers(never, never).write([Wanted(instance, "port", {A: {}}, frozenset())])
 
 
 def test_the_refused_one_of_several_is_named() -> None:

@@ -3,10 +3,15 @@
 Nova has allocated the port's minimums, on providers that `binding:profile` names by groups. The amounts that the instance
 then has there are computed from all its ports (`consumers.py`). What does not fit is refused, and all ports keep their
 policy. A type of minimum that a port did not have has no provider: as in Neutron, only the host keeps it.
+
+Owners of ports set `device_id` as they like, so ports of other projects do not count for an instance. Two requests that
+change two ports of one instance would each count the other port's former policy: the rows that were counted are compared
+again in the transaction, and a request that has lost is decided again.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +27,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import decode, encode, update_row
 from neutrino.server.db.sql import NamedRow
-from neutrino.server.db.transaction import Transaction
+from neutrino.server.db.transaction import Stale, Transaction
 from neutrino.server.ml2.ports.hardware import own_profile
 from neutrino.server.ml2.ports.uses import Write
 from neutrino.server.placement import ALLOCATION
@@ -34,9 +39,18 @@ Rules = Sequence[Values]
 _p = t.ports.c
 _ids: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
 _network_policy = sa.select(t.networks.c.qos_policy_id).where(t.networks.c.id == _p.network_id).scalar_subquery()
+_of_devices = _p.device_id.in_(_ids), _p.device_owner.startswith(COMPUTE_OWNER)
 _OF_DEVICES = sa.select(
-    _p.id, _p.device_id, _p.profile, sa.func.coalesce(_p.qos_policy_id, _network_policy).label("policy_id")
-).where(_p.device_id.in_(_ids), _p.device_owner.startswith(COMPUTE_OWNER))
+    *(_p.id, _p.device_id, _p.project_id, _p.revision_number, _p.profile),
+    sa.func.coalesce(_p.qos_policy_id, _network_policy).label("policy_id"),
+).where(*_of_devices)
+# In one order, or two transactions would deadlock.
+_LOCK = (
+    sa.select(_p.id, _p.device_id, _p.project_id, _p.revision_number)
+    .where(*_of_devices)
+    .order_by(_p.id)
+    .with_for_update()
+)
 # Those whose policy is that of their network.
 _OF_NETWORK = (
     sa.select(_p.id, _p.project_id, _p.revision_number, _p.device_id, _p.profile, _p.trusted)
@@ -54,7 +68,27 @@ class Allocated:
     id: str
     instance: str
     allocation: Mapping[str, Any]  # of its profile: the resource provider of each group
-    projects: frozenset[str]  # of which the instance must be; empty: of any
+    project_id: str
+    of_any_project: bool = False  # the instance; otherwise it must be of the port's project
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What follows from other policies, when Placement has accepted it."""
+
+    allocations: Mapping[str, dict[str, Any]]  # of ports with minimums, by id
+    owners: Mapping[str, frozenset[str]]  # instances, with the projects whose ports were counted
+    counted: Mapping[str, int]  # other ports of these instances, with their revisions
+
+    def check(self, tx: Transaction) -> None:
+        """Stale if other ports of the instances have come, gone or changed since they were counted."""
+        there: dict[str, int] = {}
+        for row in _in_parts(tx.execute, _LOCK, sorted(self.owners)):
+            if row.id not in self.allocations and row.project_id in self.owners[row.device_id]:
+                there[row.id] = row.revision_number
+        if there != self.counted:
+            raise Stale
+        tx.exclude_other_nodes(_p.name, there)
 
 
 @dataclass(frozen=True)
@@ -75,13 +109,17 @@ class Allocations:
         if not isinstance(allocation, Mapping) or not allocation:
             return None
         # An administrator may give an instance a port of another project.
-        projects: frozenset[str] = frozenset() if context.is_admin else frozenset([before["project_id"]])
-        port = Allocated(before["id"], before["device_id"], allocation, projects)
-        follows = self._follow(connection, [port], _policy(before), _policy(after))
-        if port.id not in follows:
+        port = Allocated(before["id"], before["device_id"], allocation, before["project_id"], context.is_admin)
+        followed = self._follow(connection, [port], _policy(before), _policy(after))
+        if port.id not in followed.allocations:
             return None
-        after[_PROFILE] = {**before[_PROFILE], ALLOCATION: follows[port.id]}
-        return lambda tx: _store(tx, after["id"], after[_PROFILE], own_profile(after))
+        after[_PROFILE] = {**before[_PROFILE], ALLOCATION: followed.allocations[port.id]}
+
+        def write(tx: Transaction) -> None:
+            followed.check(tx)
+            _store(tx, after["id"], after[_PROFILE], own_profile(after))
+
+        return write
 
     def of_network(self, connection: Connection, context: Context, before: Object, after: Object) -> Write | None:
         """The network has another policy: that of all its ports without one of their own."""
@@ -92,39 +130,49 @@ class Allocations:
         profiles = {key: decode(row.profile) for key, row in rows.items() if f'"{ALLOCATION}"' in row.profile}
         # Whoever calls, an allocation must be of the port's project: the owners of ports set any device_id.
         ports = [
-            Allocated(key, rows[key].device_id, profile[ALLOCATION], frozenset([rows[key].project_id]))
+            Allocated(key, rows[key].device_id, profile[ALLOCATION], rows[key].project_id)
             for key, profile in profiles.items()
             if isinstance(profile.get(ALLOCATION), Mapping) and profile[ALLOCATION]
         ]
-        follows = self._follow(connection, ports, old, new) if ports else {}
+        if not ports:
+            return None
+        followed = self._follow(connection, ports, old, new)
 
         def write(tx: Transaction) -> None:
-            for key, allocation in follows.items():
+            followed.check(tx)
+            for key, allocation in followed.allocations.items():
                 profile = {**profiles[key], ALLOCATION: allocation}
                 update_row(tx, t.ports, rows[key]._asdict(), {})  # its next revision; Stale if it has changed
                 _store(tx, key, profile, own_profile({_PROFILE: profile, "trusted": rows[key].trusted}))
 
-        return write if follows else None
+        return write if followed.allocations else None
 
-    def _follow(
-        self, connection: Connection, ports: Sequence[Allocated], old: str, new: str
-    ) -> dict[str, dict[str, Any]]:
-        """Change what the instances of ports have in Placement; returns the new allocations of ports with minimums."""
-        of_instances = _of_devices(connection, sorted({port.instance for port in ports}))
+    def _follow(self, connection: Connection, ports: Sequence[Allocated], old: str, new: str) -> Followed:
+        """Change what the instances of ports have in Placement."""
+        of_instances = list(_in_parts(connection.execute, _OF_DEVICES, sorted({port.instance for port in ports})))
         rules = _rules(connection, {old, new, *(row.policy_id for row in of_instances)})
         before, after = rules.get(old, ()), rules.get(new, ())
         ports = [port for port in ports if port.allocation.keys() & group_ids(port.id, before)]
         follows = {port.id: after_change(port.id, port.allocation, before, after) for port in ports}
-        needs: dict[str, list[Amounts]] = {}
-        for row in of_instances:
-            if row.id in follows:
-                needs.setdefault(row.device_id, []).append(amounts(row.id, follows[row.id], after))
-            else:
-                allocation = decode(row.profile).get(ALLOCATION)
-                of_row = amounts(row.id, allocation, rules.get(row.policy_id or "", ()))
-                needs.setdefault(row.device_id, []).append(of_row)
-        self.consumers.write(wanted(ports, before, {instance: total(each) for instance, each in needs.items()}))
-        return follows
+        owners: dict[str, frozenset[str]] = {}
+        for port in ports:
+            owners[port.instance] = owners.get(port.instance, frozenset()) | {port.project_id}
+        others = [
+            row
+            for row in of_instances
+            if row.id not in follows and row.project_id in owners.get(row.device_id, frozenset())
+        ]
+        now, then = defaultdict[str, list[Amounts]](list), defaultdict[str, list[Amounts]](list)
+        for port in ports:
+            now[port.instance].append(amounts(port.id, port.allocation, before))
+            then[port.instance].append(amounts(port.id, follows[port.id], after))
+        for row in others:
+            allocation = decode(row.profile).get(ALLOCATION)
+            of_row = amounts(row.id, allocation, rules.get(row.policy_id or "", ()))
+            now[row.device_id].append(of_row)
+            then[row.device_id].append(of_row)
+        self.consumers.write(wanted(ports, before, _totals(now), _totals(then)))
+        return Followed(follows, owners, {row.id: row.revision_number for row in others})
 
 
 # --- pure ---------------------------------------------------------------------------------------------------------------
@@ -150,16 +198,29 @@ def amounts(port_id: str, allocation: object, rules: Rules) -> Amounts:
     return total({str(providers[group.id]): group.resources} for group in groups if providers.get(group.id))
 
 
-def wanted(ports: Sequence[Allocated], old: Rules, needs: Mapping[str, Amounts]) -> list[Wanted]:
-    """What instances are to have on the providers of these ports; `needs`: what all ports of each instance need."""
+def wanted(
+    ports: Sequence[Allocated], old: Rules, now: Mapping[str, Amounts], then: Mapping[str, Amounts]
+) -> list[Wanted]:
+    """What instances are to have on the providers of these ports; `now` and `then`: what all ports of each need."""
     found: dict[str, Wanted] = {}
     for port in ports:
-        of_instance = needs.get(port.instance, {})
         own = {str(port.allocation[key]) for key in port.allocation.keys() & group_ids(port.id, old)}
-        here = {provider: of_instance.get(provider, {}) for provider in own}
+        before, after = (
+            {provider: of_instances.get(port.instance, {}).get(provider, {}) for provider in own}
+            for of_instances in (now, then)
+        )
         same = found.get(port.instance, Wanted(port.instance, port.id, {}, frozenset()))
-        found[port.instance] = replace(same, amounts={**same.amounts, **here}, projects=same.projects | port.projects)
+        found[port.instance] = replace(
+            same,
+            amounts={**same.amounts, **after},
+            projects=same.projects if port.of_any_project else same.projects | {port.project_id},
+            before={**same.before, **before},
+        )
     return list(found.values())
+
+
+def _totals(needs: Mapping[str, Sequence[Amounts]]) -> dict[str, Amounts]:
+    return {instance: total(each) for instance, each in needs.items()}
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------------
@@ -169,12 +230,11 @@ def _policy(port: Values) -> str:
     return port["qos_policy_id"] or port["qos_network_policy_id"] or ""
 
 
-def _of_devices(connection: Connection, devices: Sequence[str]) -> list[NamedRow]:
-    """All ports of instances."""
-    found: list[NamedRow] = []
-    for start in range(0, len(devices), IDS_PER_QUERY):
-        found += connection.execute(_OF_DEVICES, {"ids": devices[start : start + IDS_PER_QUERY]})
-    return found
+def _in_parts(
+    execute: Callable[..., Iterable[NamedRow]], query: sa.Executable, ids: Sequence[str]
+) -> Iterator[NamedRow]:
+    for start in range(0, len(ids), IDS_PER_QUERY):
+        yield from execute(query, {"ids": ids[start : start + IDS_PER_QUERY]})
 
 
 def _rules(connection: Connection, policies: set[str]) -> dict[str, Rules]:

@@ -1,14 +1,16 @@
 """What instances have allocated in Placement for minimums of their ports: read, and written for several instances at once.
 
-Amounts are written as they should be, not added: a repeated request changes nothing. One instance is written by its own
-request; several by one request, which Placement carries out as one transaction, so that all of them change or none.
+Amounts are written as they should be, so a repeated request changes nothing. Where Placement has neither what the ports
+needed before nor what they will need, others count there too, such as a port that Nova is attaching and has allocated for
+already: then the difference is added. One instance is written by its own request; several by one request, which Placement
+carries out as one transaction, so that all of them change or none.
 """
 
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from neutrino.features.qos.errors import (
@@ -18,6 +20,7 @@ from neutrino.features.qos.errors import (
 )
 from neutrino.features.qos.resource_request import RESOURCES
 from neutrino.model.objects import Object, Values
+from neutrino.server.api.types import is_uuid
 from neutrino.server.placement import Call, PlacementResponse, Unavailable
 
 LOG = logging.getLogger(__name__)
@@ -37,6 +40,7 @@ class Wanted:
     port_id: str  # a port with them, for errors
     amounts: Amounts
     projects: frozenset[str]  # of the ports: the allocation must be of the same; empty: of any
+    before: Amounts = field(default_factory=dict)  # what its ports needed until now
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,9 @@ class Consumers:
         """Change what these instances have of our resource classes; all of them or none."""
         if len(several) > MAX_INSTANCES:
             raise TooManyAllocations(count=len(several), maximum=MAX_INSTANCES)
+        for one in several:
+            if not is_uuid(one.instance):  # a project sets device_id as it likes, and this becomes part of a path
+                raise refused(one, "it is no instance.")
         for _ in range(REPEATS):
             current = self._read(several)
             bodies = {one.instance: changed(one, current[one.instance]) for one in several}
@@ -124,16 +131,27 @@ def changed(wanted: Wanted, current: Object) -> Object:
     # A project sets device_id as it likes, and must not change what others have allocated.
     if wanted.projects - {current.get("project_id")}:
         raise refused(wanted, "it is an instance of another project.")
-    return {**current, "allocations": replaced(allocations, wanted.amounts)}
+    return {**current, "allocations": replaced(allocations, wanted.before, wanted.amounts)}
 
 
-def replaced(current: Mapping[str, Values], wanted: Amounts) -> dict[str, Values]:
+def replaced(current: Mapping[str, Values], before: Amounts, wanted: Amounts) -> dict[str, Values]:
     """Allocations of an instance with other amounts on some providers. A provider without any is left out."""
-    after = dict(current)
+    found = dict(current)
     for provider, resources in wanted.items():
-        others = {name: amount for name, amount in current[provider]["resources"].items() if name not in RESOURCES}
-        after[provider] = {**current[provider], "resources": {**others, **{k: v for k, v in resources.items() if v}}}
-    return {provider: each for provider, each in after.items() if each["resources"]}
+        there, needed = current[provider]["resources"], before.get(provider, {})
+        after = {
+            name: amount(there.get(name, 0), needed.get(name, 0), resources.get(name, 0))
+            for name in (*there, *resources)
+            if name in RESOURCES
+        }
+        others = {name: each for name, each in there.items() if name not in RESOURCES}
+        found[provider] = {**current[provider], "resources": {**others, **{k: v for k, v in after.items() if v}}}
+    return {provider: each for provider, each in found.items() if each["resources"]}
+
+
+def amount(there: int, before: int, after: int) -> int:
+    """What an instance is to have of a resource, of which Placement has `there`."""
+    return after if there in (before, after) else max(0, there + after - before)
 
 
 def total(several: Iterable[Amounts]) -> Amounts:
