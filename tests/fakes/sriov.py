@@ -45,6 +45,7 @@ class FakeSriov:
         }
         self.unsupported: set[Setting] = set()
         self.refused: set[Setting] = set()
+        self.not_kept: set[Setting] = set()  # accepted, and not shown
         self.applied: list[SetFunction] = []
         self.entries: dict[str, set[str]] = {device: set() for device in devices}
         self.events: list[FakeEvents] = []
@@ -91,7 +92,8 @@ class FakeSriov:
         if change.setting in self.refused or _contradicts(change):
             raise SriovError(f"{change.text()}: Invalid argument")
         self.applied.append(change)
-        self.change(change.device, change.index, **_values(change))
+        kept = {} if change.setting in self.not_kept else _values(change)
+        self.change(change.device, change.index, **kept)  # the kernel notifies in any case
 
     def forwarded(self, device: str) -> frozenset[str]:
         if device not in self.cards:

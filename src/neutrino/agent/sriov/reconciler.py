@@ -3,6 +3,9 @@
 A refusal stays with its function and its setting: what can be set is set, and other ports are not affected. Functions
 of ports that are gone come first, so that an instance whose port was deleted loses its network also where a later step
 fails.
+
+The kernel notifies of each setting, also of one that a card's driver accepts and does not keep, or does not tell. Such a
+setting is made once, and again by the resync, or every notification of its own would be followed by the next.
 """
 
 import dataclasses
@@ -19,6 +22,15 @@ from neutrino.dataplane.sriov.api import Card, LinkState, SetFunction, Setting, 
 
 LOG = logging.getLogger(__name__)
 UNSUPPORTED = "its driver cannot set it"
+NOT_KEPT = "its driver has accepted it, and shows another value"
+
+
+class NotKept(SriovError):
+    """A setting that was accepted, and is not shown."""
+
+
+# The last change of each setting that is not shown yet, with what was shown before, by PCI slot.
+Unseen = dict[str, dict[Setting, tuple[SetFunction, object]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +58,7 @@ class _Round:
     faults: dict[str, str]
     changes: int = 0
     drift: int = 0
+    unseen: Unseen = dataclasses.field(default_factory=dict)  # of the round before
 
 
 class Reconciler:
@@ -59,10 +72,18 @@ class Reconciler:
         self._record.unsupported.clear()  # tried again: drivers are updated
         self._before = dict(self._record.functions)  # set by an earlier run
         self._in_force: dict[str, tuple[str, Settings]] = {}  # port and settings by PCI slot, as this run has set them
+        self._unseen: Unseen = {}
+        self._tries_again = False
+
+    def try_again(self) -> None:
+        """In the next round, make settings again that were accepted and are not shown. From any thread."""
+        self._tries_again = True
 
     def reconcile(self, state: HostState, *, complete: bool) -> Outcome:
         """`complete`: the state is the server's. Before that, the cache may have ports that have left this host."""
         now = self._look(state, complete)
+        now.unseen, self._unseen = ({} if self._tries_again else self._unseen), {}  # of functions that are still set
+        self._tries_again = False
         self._note(now)
         for gone in left(self._record.functions, state, now.assignment) if complete else ():
             self._leave(gone, now)
@@ -124,7 +145,9 @@ class Reconciler:
         slot = gone.place.function.pci_slot
         refused = self._set(gone.place, _target(gone), now)
         self._in_force.pop(slot, None)
-        if gone.is_in_use and (failed := _essential(refused)):
+        if not gone.is_in_use:
+            del self._unseen[slot]  # the next instance's driver may begin with other settings
+        if gone.is_in_use and (failed := _essential(refused, is_cut=True)):
             now.faults[gone.place.device] = f"{gone.place.text()}, of a port that is gone, is not cut: {_text(failed)}"
         elif not gone.is_in_use:
             del self._record.functions[slot]
@@ -152,15 +175,24 @@ class Reconciler:
     def _set(self, place: Place, settings: Settings, now: _Round) -> dict[Setting, SriovError]:
         """Change what differs; by setting why it was refused."""
         refused: dict[Setting, SriovError] = {}
+        earlier = now.unseen.get(place.function.pci_slot, {})
+        unseen = self._unseen.setdefault(place.function.pci_slot, {})
         is_planned_again = True
         while is_planned_again:  # at most twice: a refused setting is not tried a second time
             is_planned_again = False
             for change in self._changes(place, settings):
                 if change.setting in refused:
                     continue
+                shown = _shown(place.function.settings, change.setting)
+                if earlier.get(change.setting) == (change, shown):
+                    unseen[change.setting] = change, shown
+                    if shown is not None:
+                        refused[change.setting] = NotKept(f"{change.text()}: {NOT_KEPT}")
+                    continue
                 try:
                     self.sriov.set(change)
                     now.changes += 1
+                    unseen[change.setting] = change, shown
                 except SriovError as error:
                     refused[change.setting] = error
                     if error.is_unsupported:
@@ -211,13 +243,38 @@ def _target(gone: Left) -> Settings:
     return cut(actual) if gone.is_in_use else released(actual)
 
 
-def _essential(refused: Mapping[Setting, SriovError]) -> dict[Setting, SriovError]:
-    """Refusals that keep a port down. A driver without a setting is as Neutron's agent takes it, but for VLANs."""
+def _essential(refused: Mapping[Setting, SriovError], *, is_cut: bool = False) -> dict[Setting, SriovError]:
+    """Refusals that keep a port down. A driver without a setting is as Neutron's agent takes it, but for VLANs.
+
+    Some drivers do not show the link state; where a function has to be cut, that is a fault.
+    """
     return {
         setting: error
         for setting, error in refused.items()
-        if setting is Setting.VLAN or (setting in ESSENTIAL and not error.is_unsupported)
+        if setting is Setting.VLAN
+        or (
+            setting in ESSENTIAL
+            and not error.is_unsupported
+            and (is_cut or setting is not Setting.LINK_STATE or not isinstance(error, NotKept))
+        )
     }
+
+
+def _shown(settings: Settings, setting: Setting) -> object:
+    """What a driver shows of one setting; None: nothing."""
+    match setting:
+        case Setting.LINK_STATE:
+            return settings.link_state
+        case Setting.VLAN:
+            return settings.vlan
+        case Setting.SPOOF_CHECK:
+            return settings.spoof_check
+        case Setting.TRUST:
+            return settings.trust
+        case Setting.MAX_RATE:
+            return settings.max_rate
+        case Setting.MIN_RATE:
+            return settings.min_rate
 
 
 def _text(refused: Mapping[Setting, SriovError]) -> str:

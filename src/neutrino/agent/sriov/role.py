@@ -153,6 +153,7 @@ class SriovRole:
     async def _resync(self) -> None:
         while True:
             await asyncio.sleep(self.intervals.repair)
+            self.reconciler.try_again()
             self._queue.put(RECONCILE)
 
     # --- reports -----------------------------------------------------------------------------------------------------
