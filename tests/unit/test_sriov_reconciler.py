@@ -10,9 +10,11 @@ from msgspec import structs
 
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.sriov.config import SriovOptions
+from neutrino.agent.sriov.desired import HostState
+from neutrino.agent.sriov.reconciler import NOT_KEPT
 from neutrino.agent.sriov.teardown import CardTeardown, tear_down
 from neutrino.agent.teardown.plan import Facts, Selection, plan_teardown
-from neutrino.dataplane.sriov.api import DEAD_VLAN, LinkState, Setting
+from neutrino.dataplane.sriov.api import DEAD_VLAN, LinkState, SetFunction, Setting
 from neutrino.model.roles import L2, SRIOV
 from neutrino.model.sriov import PHYSICAL_FUNCTION
 from neutrino.model.state import VirtualFunction
@@ -221,6 +223,63 @@ def test_a_function_that_cannot_be_cut_is_a_problem_of_its_card(host: CardHost) 
     assert host.settings(1)["link_state"] is LinkState.DISABLE
 
 
+def test_a_setting_that_a_driver_does_not_keep_is_made_once_and_by_the_resync(host: CardHost) -> None:
+    """Each setting is notified of: made again after each notification, it would be made for ever."""
+    host.sriov.not_kept = {Setting.MAX_RATE}
+    host.plug(1)
+    state = host_state([LIMITED], policies=[policy(limit=9_000)])
+    assert host.reconcile(state).wired == {"p1": 5}
+    for _ in range(2):
+        outcome = host.reconcile(state)
+        assert (outcome.changes, outcome.drift, outcome.wired) == (0, 0, {"p1": 5})
+        assert "maximum rate" in outcome.problems["p1"]
+        assert NOT_KEPT in outcome.problems["p1"]
+    host.sriov.not_kept = set()
+    host.reconciler.try_again()
+    assert host.reconcile(state).changes == 1
+    assert host.reconcile(state).problems == {}
+    host.sriov.change(CARD, 1, max_rate=0)
+    assert host.reconcile(state).drift == 1, "what was shown is repaired at once"
+
+
+def test_a_setting_that_a_driver_does_not_show(host: CardHost) -> None:
+    host.sriov.change(CARD, 1, spoof_check=None)
+    host.sriov.not_kept = {Setting.SPOOF_CHECK}
+    host.plug(1)
+    state = host_state([ONE])
+    assert host.reconcile(state).changes == 2  # the VLAN too
+    again = host.reconcile(state)
+    assert (again.changes, again.wired, again.problems) == (0, {"p1": 5}, {})
+    host.sriov.unplug(CARD, 1)
+    host.reconcile(state)
+    host.plug(1)
+    assert Setting.SPOOF_CHECK in {change.setting for change in applied(host, state)}, "of a new instance"
+
+
+def applied(host: CardHost, state: HostState) -> list[SetFunction]:
+    before = len(host.sriov.applied)
+    host.reconcile(state)
+    return host.sriov.applied[before:]
+
+
+@pytest.mark.parametrize("setting", [Setting.VLAN, Setting.SPOOF_CHECK])
+def test_a_port_is_down_whose_essential_setting_is_not_kept(host: CardHost, setting: Setting) -> None:
+    host.sriov.not_kept = {setting}
+    host.plug(1)
+    host.reconcile(host_state([LIMITED]))
+    outcome = host.reconcile(host_state([LIMITED]))
+    assert (outcome.wired, NOT_KEPT in outcome.problems["p1"]) == ({}, True)
+
+
+def test_a_cut_that_is_not_shown_is_a_problem_of_its_card(host: CardHost) -> None:
+    host.plug(1)
+    host.reconcile(host_state([ONE]))
+    host.sriov.not_kept = {Setting.LINK_STATE}
+    host.reconcile(host_state())
+    again = host.reconcile(host_state())
+    assert (again.changes, "is not cut" in again.faults[CARD]) == (0, True)
+
+
 # --- cards ------------------------------------------------------------------------------------------------------------
 
 
@@ -309,6 +368,7 @@ def test_a_teardown_resets_free_functions_and_cuts_others(tmp_path: Path) -> Non
     host.reconcile(host_state([LIMITED, function_port("p2", 2), behind]))
     host.sriov.unplug(CARD, 1)
     teardown = CardTeardown(host.sriov, host.file, host.options)
+    assert teardown.functions() == ([slot(2)], [])
     planned = [change.text() for change in teardown.plan()]
     assert planned[-2] == "set link state of VF 2 of ens1 to disable"
     assert planned[-1] == f"remove forwarding entry {mac(7)} from ens1"

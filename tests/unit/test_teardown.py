@@ -121,6 +121,16 @@ def test_ports_of_instances_refuse_stay_or_are_removed() -> None:
     assert lines(removed) == ["delete bridge br-int", "delete bridge br-tun"]
 
 
+def test_functions_of_instances_refuse_or_are_cut() -> None:
+    used = {"used_functions": ("0000:03:10.1",), "lost_functions": ("0000:99:10.1",)}
+    refused = plan(**used)
+    assert refused.obstacles[0].startswith("there is VF 0000:03:10.1 of instances: move them")
+    assert refused.kept == {"VF 0000:99:10.1": "no device of physical_device_mappings has it"}
+    for given in ({"keep_ports": True}, {"all_ports": True}):
+        assert plan(selection=Selection(frozenset(ROLES), **given), **used).obstacles == ()
+    assert plan(selection=Selection(frozenset({"l2"})), **used) == TeardownPlan()
+
+
 def test_the_bridge_of_a_physical_network_forwards_again() -> None:
     """Else a host whose own address is on it would be cut off by the next restart of the switch."""
     patch = port("phy-br-ex", **{MARK: "patch"})
@@ -130,7 +140,7 @@ def test_the_bridge_of_a_physical_network_forwards_again() -> None:
         "delete port br-ex phy-br-ex",
         "set bridge br-ex fail_mode=standalone",
     ]
-    others = BridgeFlows(OURS.ours, others=1)
+    others = BridgeFlows(OURS.ours, staying=1)
     assert lines(plan(outer, flows={"br-ex": others})) == ["remove 1 flows of br-ex", "delete port br-ex phy-br-ex"]
 
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import msgspec
 
 from neutrino.agent import config
+from neutrino.agent.runtime.own_state import AgentRuns
 from neutrino.agent.teardown.build import obstacles, stopped_agent, teardown_host
 from neutrino.agent.teardown.plan import Removal, Selection, TeardownPlan, plan_teardown
 from neutrino.cli import preflight
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.configuration.options import Configuration
 from neutrino.dataplane.openflow.api import OpenFlowError
-from neutrino.errors import RefusedToStart
 from neutrino.model.roles import ROLES
 
 LEFT = 1  # something is on the host that should not be
@@ -68,7 +68,7 @@ def teardown(args: argparse.Namespace, files: Sequence[str]) -> int:
             return _remove(conf, selection, report)
     except OpenFlowError as error:
         raise CommandError(f"Open vSwitch does not answer: {error}; start it, so that its flows are known") from None
-    except RefusedToStart as error:
+    except AgentRuns as error:
         raise CommandError(f"{error}: stop it first (systemctl stop neutrino-agent)", error.exit_status) from None
 
 
@@ -84,13 +84,13 @@ def _selection(args: argparse.Namespace) -> Selection:
 def _plan(conf: Configuration, selection: Selection) -> TeardownPlan:
     with teardown_host(conf) as host:
         plan = plan_teardown(host.options, host.read(switch=selection.needs_switch), selection)
-        return dataclasses.replace(plan, obstacles=(*obstacles(conf), *plan.obstacles))
+        return dataclasses.replace(plan, obstacles=(*obstacles(conf, selection.roles), *plan.obstacles))
 
 
 def _remove(conf: Configuration, selection: Selection, report: Report) -> int:
     with teardown_host(conf) as host:
         plan = plan_teardown(host.options, host.read(switch=selection.needs_switch), selection)
-        if found := (*obstacles(conf), *plan.obstacles):
+        if found := (*obstacles(conf, selection.roles), *plan.obstacles):
             raise CommandError(f"nothing is removed: {'; '.join(found)}")
         host.apply(plan, report.add)
     report.end(plan, dry=False)

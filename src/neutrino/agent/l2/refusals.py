@@ -30,7 +30,8 @@ PER_SECOND, AT_ONCE = 1000.0, 200.0  # answers of a host, whatever its groups' m
 _ETHERNET, _VLAN, _IPV4, _IPV6 = 14, 0x8100, 0x0800, 0x86DD
 _QUOTED = 548  # bytes of the packet in an error: it fits into any packet
 _TTL = 64
-_ERRORS = frozenset({3, 4, 5, 11, 12})  # of ICMP; of ICMPv6 those below 128
+_ERRORS = frozenset({3, 4, 5, 11, 12})  # of ICMP; of ICMPv6 those below 128, and redirects
+_REDIRECT_6 = 137
 _EXTENSIONS, _FRAGMENT = frozenset({0, 43, 60}), 44  # headers between that of IPv6 and the protocol's
 _FIN, _SYN, _RST, _ACK = 0x01, 0x02, 0x04, 0x10
 Address = IPv4Address | IPv6Address
@@ -104,8 +105,13 @@ def _is_machine(address: Address) -> bool:
 
 
 def _is_error(packet: _Ip) -> bool:
-    kind = packet.payload[0] if packet.payload else 0
-    return (packet.protocol == ICMP and kind in _ERRORS) or (packet.protocol == ICMPV6 and kind < 128)
+    """Also a packet of ICMP whose kind is not there."""
+    if packet.protocol not in (ICMP, ICMPV6):
+        return False
+    if not packet.payload:
+        return True
+    kind = packet.payload[0]
+    return kind in _ERRORS if packet.protocol == ICMP else kind < 128 or kind == _REDIRECT_6
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,10 @@ STATE_FORMAT = 1  # raise it when a release writes state that the previous one w
 LOCK, FORMAT = "agent.lock", "format"
 
 
+class AgentRuns(RefusedToStart):
+    """Another process has the directory."""
+
+
 @contextlib.contextmanager
 def own_state(state: Path) -> Iterator[None]:
     """Lock the state directory: two agents with one would undo each other's work."""
@@ -25,7 +29,7 @@ def own_state(state: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RefusedToStart(f"another agent runs with state_path={state}") from None
+            raise AgentRuns(f"another agent runs with state_path={state}") from None
         _check_format(state)
         yield  # closing the file releases the lock, as the kernel does for a killed agent
 

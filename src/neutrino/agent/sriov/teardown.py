@@ -48,6 +48,16 @@ class CardTeardown:
             changes += [RemoveForwarding(device, mac) for mac in sorted(macs)]
         return changes
 
+    def functions(self) -> tuple[list[str], list[str]]:
+        """The PCI slots of the agent's functions that instances have, and of those that no card has."""
+        record = self.file.read()
+        cards = self.sriov.read(self.options.devices) if record.functions else {}
+        there = {each.pci_slot: each for card in cards.values() for each in card.functions}
+        used = [
+            slot for slot, entry in record.functions.items() if slot in there and there[slot].instance_mac == entry.mac
+        ]
+        return sorted(used), sorted(record.functions.keys() - there)
+
     def apply(self, change: CardChange) -> None:
         """SriovError if it is refused."""
         if isinstance(change, SetFunction):

@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from neutrino.agent.config import bridge_mappings, kept_cookies, ovsdb_files
@@ -61,10 +61,10 @@ def teardown_host(conf: Configuration) -> Iterator[TeardownHost]:
         switch.close()
 
 
-def obstacles(conf: Configuration) -> list[str]:
-    """Why this host is not only this agent's now."""
+def obstacles(conf: Configuration, roles: Collection[str]) -> list[str]:
+    """Why this host is not only this agent's now, for removing these roles: the agent's own may be fewer."""
     found = []
-    if agents := running_agents(RealForeignProcesses(Namespaces()), conf.roles):
+    if agents := running_agents(RealForeignProcesses(Namespaces()), roles):
         found.append(f"Neutron's agents run on this host: {', '.join(each.text() for each in agents)}")
     if (phase := read_phase(conf.state_path)) in (Phase.CONVERTING, Phase.RETURNING):
         found.append(f"a takeover of this host is not finished ({phase}): start the agent, and let it end")

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from neutrino.agent.guard.decide import foreign
 from neutrino.agent.guard.gate import Bridges
 from neutrino.agent.l2.bridges import read_plugged
 from neutrino.agent.l2.desired import HostState, L2Options, resolve
@@ -36,10 +37,9 @@ from neutrino.dataplane.conntrack.api import ConntrackError
 from neutrino.dataplane.iptables.api import IptablesError
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK, LEARNED_COOKIE, OpenFlow, OpenFlowError, flow
-from neutrino.dataplane.ovsdb.api import Interface, Ovsdb, OvsdbError, Snapshot
+from neutrino.dataplane.ovsdb.api import MARK, Bridge, Interface, Ovsdb, OvsdbError, Snapshot
 from neutrino.dataplane.process.api import ForeignProcess, ForeignProcesses, Process, ProcessError, Processes
 from neutrino.dataplane.sriov.api import SriovError
-from neutrino.model.roles import SRIOV
 
 LOG = logging.getLogger(__name__)
 SETTLE_SECONDS = 5.0  # for the switch to take up a change before the next one
@@ -71,25 +71,27 @@ class TeardownHost:
     def read(self, *, switch: bool = True) -> Facts:
         """OpenFlowError if the switch cannot be asked: what it has is unknown then. Not `switch`: of daemons and files."""
         daemons, files = self._daemons(), tuple(self.records.files())
-        cards = tuple(self.cards.plan()) if self.cards is not None else ()
+        facts = Facts(self.owner, daemons, files=files)
+        if self.cards is not None:
+            used, lost = self.cards.functions()
+            facts = dataclasses.replace(
+                facts, cards=tuple(self.cards.plan()), used_functions=tuple(used), lost_functions=tuple(lost)
+            )
         if not switch:
-            return Facts(self.owner, daemons, cards=cards, files=files)
+            return facts
         snapshot = self.ovsdb.read()
         interfaces = {name: row for name, (_, _, row) in snapshot.interfaces().items()}
         names = frozenset(name for name in self.services.netlink.namespaces() if kind_of(name)[0])
         inside = self.foreign.by_namespace(names) if names else {}
         own = {each.pid for each in daemons}
-        return Facts(
-            self.owner,
-            daemons,
-            {name: self._obstacle(name, inside.get(name, ()), interfaces) for name in names},
-            self.records.namespaces() & names,
-            frozenset(name for name, each in inside.items() if own & {process.pid for process in each}),
-            snapshot,
-            {name: self._read_flows(name) for name in snapshot.bridges},
-            self._read_rules(),
-            cards,
-            files,
+        return dataclasses.replace(
+            facts,
+            namespaces={name: self._obstacle(name, inside.get(name, ()), interfaces) for name in names},
+            recorded=self.records.namespaces() & names,
+            inhabited=frozenset(name for name, each in inside.items() if own & {process.pid for process in each}),
+            snapshot=snapshot,
+            flows={bridge.name: self._read_flows(bridge) for bridge in snapshot.bridges.values()},
+            rules=self._read_rules(),
         )
 
     def _daemons(self) -> tuple[Process, ...]:
@@ -106,17 +108,21 @@ class TeardownHost:
         except NetlinkError as error:
             return str(error)
 
-    def _read_flows(self, bridge: str) -> BridgeFlows:
+    def _read_flows(self, bridge: Bridge) -> BridgeFlows:
+        """Meters have numbers alone: on a bridge that has nothing else of ours, they are another program's."""
+        name = bridge.name
         ours = frozenset(
             each
             for cookie in (COOKIE, LEARNED_COOKIE)
-            if self.openflow.count_flows(bridge, cookie, COOKIE_MASK)  # far cheaper than reading none
-            for each in self.openflow.read_flows(bridge, cookie, COOKIE_MASK)
+            if self.openflow.count_flows(name, cookie, COOKIE_MASK)  # far cheaper than reading none
+            for each in self.openflow.read_flows(name, cookie, COOKIE_MASK)
         )
-        meters = tuple(sorted(number for number in self.openflow.read_meters(bridge) if number in METER_IDS))
-        if not (ours or meters or bridge in self.guarded.present()):
+        if not (ours or MARK in bridge.external_ids or name in self.guarded.present()):
             return BridgeFlows()
-        return BridgeFlows(ours, meters, len(self.guarded.foreign(bridge)))
+        meters = tuple(sorted(number for number in self.openflow.read_meters(name) if number in METER_IDS))
+        is_alone = self.openflow.count_flows(name, 0, 0) == len(ours)
+        staying = [] if is_alone else foreign(self.openflow.read_flows(name, 0, 0))
+        return BridgeFlows(ours, meters, len(self.guarded.foreign(name)), len(staying))
 
     def _read_rules(self) -> HybridPlan:
         if self.hybrid is None:
@@ -128,16 +134,16 @@ class TeardownHost:
 
     def apply(self, plan: TeardownPlan, say: Callable[[Removal, str], None]) -> None:
         """Remove all, also what follows one that failed; `say` gets each, with the reason if it failed."""
-        is_card_left = False
+        failed = set[str]()  # roles of which something is left
         for removal in plan.removals:
-            if is_card_left and isinstance(removal, RemoveFile) and removal.role == SRIOV:
-                continue  # the record, without which the next run would not know what is left
+            if isinstance(removal, RemoveFile) and (removal.role in failed or (failed and not removal.role)):
+                continue  # records, without which the next run would not know that what is left is ours
             try:
                 self._remove(removal)
             except _FAILURES as error:
                 LOG.debug("%s", removal.text(), exc_info=True)
                 say(removal, str(error))
-                is_card_left = is_card_left or isinstance(removal, ResetCard)
+                failed.add(removal.role)
             else:
                 say(removal, "")
 

@@ -14,7 +14,7 @@ are last, as ports of namespaces are on them.
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from neutrino.agent.dhcp.network import NAMESPACE_KIND
@@ -49,6 +49,10 @@ STANDALONE = "standalone"
 OWN_BRIDGE = "bridge"
 _BETWEEN_BRIDGES = ("patch", "tunnel")
 _NOTHING = Rendered({}, {}, {}, {}, {}, {})
+_MOVE = (
+    "move them to other hosts first, or give --keep-ports (they stay, without a network) or --all-ports (those of switches "
+    "are removed)"
+)
 _DAEMON = re.compile(r"[\w-]+")
 _ROLE_OF_DAEMON = {"dnsmasq": DHCP, "metadata": METADATA, "bgpd": BGP}  # all others are of routers
 
@@ -59,7 +63,8 @@ class BridgeFlows:
 
     ours: frozenset[Flow] = frozenset()
     meters: tuple[int, ...] = ()
-    others: int = 0  # flows of others, without the one of a new bridge
+    others: int = 0  # flows of another agent, by the guard of the start
+    staying: int = 0  # all that are not ours, such as the operator's; without the one of a new bridge
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +80,8 @@ class Facts:
     flows: Mapping[str, BridgeFlows] = dataclasses.field(default_factory=dict)
     rules: HybridPlan = dataclasses.field(default_factory=HybridPlan)
     cards: tuple[CardChange, ...] = ()  # of SR-IOV
+    used_functions: tuple[str, ...] = ()  # of these cards: those that instances have
+    lost_functions: tuple[str, ...] = ()  # recorded, and of no card that is there
     files: tuple[tuple[str, Path], ...] = ()  # with the role that they are of; empty: of the agent
 
 
@@ -85,6 +92,10 @@ class Selection:
     roles: frozenset[str]
     keep_ports: bool = False  # ports of others on our bridges stay, without networks
     all_ports: bool = False  # they are removed with the bridges
+
+    @property
+    def is_despite_ports(self) -> bool:
+        return self.keep_ports or self.all_ports
 
     @property
     def is_whole(self) -> bool:
@@ -236,7 +247,11 @@ def plan_teardown(options: L2Options, facts: Facts, selection: Selection) -> Tea
             removals.append(RemoveRules(facts.rules))
         removals += _switch(options, facts, selection)
         obstacles += _obstacles(facts, selection)
-    removals += [ResetCard(change) for change in facts.cards if SRIOV in selection.roles]
+    if SRIOV in selection.roles:
+        removals += [ResetCard(change) for change in facts.cards]
+        kept |= {f"VF {slot}": "no device of physical_device_mappings has it" for slot in facts.lost_functions}
+        if facts.used_functions and not selection.is_despite_ports:
+            obstacles.append(f"{_listed(facts.used_functions, 'VF')} of instances: {_MOVE}")
     removals += [
         RemoveFile(role, path)
         for role, path in facts.files
@@ -312,20 +327,17 @@ def _obstacles(facts: Facts, selection: Selection) -> Iterator[str]:
                 "role too, or leave out l2"
             )
     others = [each for bridge in _bridges(facts, OWN_BRIDGE, TRUNK) for each in _others(bridge)]
-    if others and not (selection.keep_ports or selection.all_ports):
-        yield (
-            f"{_listed(others)} of instances or of others on this agent's bridges: move them to other hosts first, or give "
-            "--keep-ports (they stay, without a network) or --all-ports (they are removed)"
-        )
+    if others and not selection.is_despite_ports:
+        yield f"{_listed(others)} of instances or of others on this agent's bridges: {_MOVE}"
 
 
 def _is_selected(interface: Interface, facts: Facts, selection: Selection) -> bool:
     return _is_of(interface, facts.owner) and _service_of(interface) in selection.roles
 
 
-def _listed(names: list[str], most: int = 5) -> str:
+def _listed(names: Sequence[str], what: str = "port", most: int = 5) -> str:
     rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"there {'is port' if len(names) == 1 else 'are ports'} {', '.join(names[:most])}{rest}"
+    return f"there {f'is {what}' if len(names) == 1 else f'are {what}s'} {', '.join(names[:most])}{rest}"
 
 
 def _switch(options: L2Options, facts: Facts, selection: Selection) -> Iterator[Removal]:
@@ -342,12 +354,12 @@ def _switch(options: L2Options, facts: Facts, selection: Selection) -> Iterator[
         marked = [each.name for each in _ports(bridge) if each.external_ids.get(MARK) in _BETWEEN_BRIDGES]
         if bridge.name in going or not (marked or found.ours or found.meters):
             continue
-        is_plain = bridge.name not in own and not found.others
+        is_plain = bridge.name not in own and not found.staying
         if found.ours or found.meters:
             yield ClearBridge(bridge.name, found.ours, found.meters, forwards=is_plain)
         changes += [DeletePort(bridge.name, name) for name in marked]
         # Else the bridge of a physical network would drop everything after a restart of the switch, packets of the host
-        # itself among them. With flows of others in it, `secure` may be theirs, and the switch would delete them.
+        # itself among them. With other flows in it, `secure` may be meant, and the switch would delete them.
         if is_plain and bridge.fail_mode == SECURE and not has_controller(bridge):
             changes.append(SetBridge(bridge.name, datapath_type=bridge.datapath_type, fail_mode=STANDALONE))
     for change in changes:
