@@ -21,6 +21,7 @@ from neutrino.dataplane.netlink.api import SetDevice, SetItem, SetVeth
 from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.netlink.values import address
 from neutrino.dataplane.process.api import Daemon, ExitCode, Process, ProcessError, Processes, exit_text
+from neutrino.dataplane.process.foreign import RealForeignProcesses
 from neutrino.dataplane.process.real import RealProcesses
 from tests.fakes.process import FakeProcesses
 from tests.support.waiting import eventually
@@ -431,3 +432,23 @@ def test_a_killed_dnsmasq_is_respawned(real):
         assert real.processes.find("sleeper") == found
 
     asyncio.run(run())
+
+
+def test_marks_of_other_users_are_read_whatever_they_contain(real: Place) -> None:
+    """Any user of the machine may start a process with an environment that no agent would make."""
+    mine = real.processes.start(real.daemon())
+    environments: list[dict[bytes, bytes]] = [
+        {b"NEUTRINO_OWNER": b"\xff\xfe", b"NEUTRINO_PROCESS": b"\xff"},
+        {b"NEUTRINO_OWNER": real.owner.encode(), b"NEUTRINO_\xff": b"\xff"},
+    ]
+    others = [subprocess.Popen(SLEEP, env=each) for each in environments]
+    try:
+        for other in others:
+            eventually(lambda: b"NEUTRINO" in Path(f"/proc/{other.pid}/environ").read_bytes())  # noqa: B023
+        assert RealProcesses(real.owner).running()["sleeper"] == mine
+        owners = {each.pid: each.owner for each in RealForeignProcesses().inside("")}
+        assert [owners[other.pid] for other in others] == ["\ufffd\ufffd", real.owner]
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()

@@ -136,6 +136,8 @@ def _read(pid: int) -> ForeignProcess | None:
     except OSError:
         return None
     mark = f"{OWNER}=".encode()
-    owner = next((entry.removeprefix(mark).decode() for entry in environment if entry.startswith(mark)), "")
+    owner = next(
+        (entry.removeprefix(mark).decode(errors="replace") for entry in environment if entry.startswith(mark)), ""
+    )
     stat = read_stat(pid)
     return ForeignProcess(pid, argv, owner, int(stat[1]), start_time(stat)) if argv and stat else None

@@ -346,7 +346,11 @@ def _read_marked(pid: int) -> _Marked | None:
     if not stat or stat[0] in _DEAD:
         return None
     entries = (entry.partition(b"=") for entry in environment.split(b"\0"))
-    marks = {key.decode(): value.decode() for key, _, value in entries if key.startswith(b"NEUTRINO_")}
+    marks = {
+        key.decode(errors="replace"): value.decode(errors="replace")
+        for key, _, value in entries
+        if key.startswith(b"NEUTRINO_")
+    }
     process = Process(marks.get(NAME, ""), pid, start_time(stat), marks.get(DIGEST, ""))
     return _Marked(process, marks.get(OWNER, ""), parent=int(stat[1]), leads_session=int(stat[3]) == pid)
 
