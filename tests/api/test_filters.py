@@ -74,6 +74,20 @@ def failing(global_conf: dict[str, str], **_: str) -> Callable[[Application], Ap
     return lambda app: call
 
 
+def failing_generator(global_conf: dict[str, str], **_: str) -> Callable[[Application], Application]:
+    """Its body runs when the answer is read."""
+
+    def filtered(app: Application) -> Application:
+        def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            if environ["PATH_INFO"] == "/v2.0/networks":
+                raise RuntimeError("secret detail")
+            yield from app(environ, start_response)
+
+        return call
+
+    return filtered
+
+
 def refusing(global_conf: dict[str, str], **options: str) -> Callable[[Application], Application]:
     raise ValueError(f"option missing, of {sorted(options)}")
 
@@ -129,14 +143,22 @@ def test_a_filter_that_cannot_be_used_refuses_the_start(
         another_server(settings)
 
 
+@pytest.mark.parametrize("factory", ["failing", "failing_generator"])
 def test_a_filter_that_fails_is_named_in_the_log_alone(
-    another_server: Callable[..., Server], caplog: pytest.LogCaptureFixture
+    another_server: Callable[..., Server], caplog: pytest.LogCaptureFixture, factory: str
 ) -> None:
-    section = {"filter:broken": {"paste.filter_factory": f"{HERE}:failing"}}
+    section = {"filter:broken": {"paste.filter_factory": f"{HERE}:{factory}"}}
     answer = Api(another_server({"DEFAULT": {"api_filters": "broken"}, **section}).app).get("/networks")
     assert answer.status == 500
     assert answer.body["NeutronError"]["message"] == "A filter of this site failed."
     assert "the filter broken failed" in caplog.text
+
+
+def test_a_filter_that_is_a_generator(another_server: Callable[..., Server]) -> None:
+    section = {"filter:site": {"paste.filter_factory": f"{HERE}:failing_generator"}}
+    api = Api(another_server({"DEFAULT": {"api_filters": "site"}, **section}).app)
+    assert api.get("/subnets").expect(200).body == {"subnets": []}
+    api.delete("/subnets/00000000-0000-4000-8000-000000000000").refused(404, "SubnetNotFound")
 
 
 def paste(tmp_path: Path, before: str = "", after: str = "") -> dict[str, dict[str, str]]:

@@ -10,6 +10,7 @@ out, what is known is used, and everything else is refused by name.
 
 import configparser
 import contextlib
+import itertools
 import logging
 import os
 import pkgutil
@@ -140,7 +141,9 @@ def _guarded(name: str, app: WSGIApplication) -> WSGIApplication:
 
     def call(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         try:
-            return app(environ, start_response)
+            answer = app(environ, start_response)
+            # A generator has not done anything yet, and fails when it is read.
+            return _begun(answer) if isinstance(answer, Iterator) else answer
         except Exception:
             from neutrino.server.middleware import answer_error
 
@@ -149,6 +152,31 @@ def _guarded(name: str, app: WSGIApplication) -> WSGIApplication:
             return answer_error(start_response, "500 Internal Server Error", "HTTPInternalServerError", message)
 
     return call
+
+
+def _begun(answer: Iterator[bytes]) -> Iterable[bytes]:
+    """The same answer, of which the first part was computed."""
+    try:
+        first = next(answer)
+    except StopIteration:
+        return []
+    return _Chained(first, answer)
+
+
+class _Chained:
+    """Closes the rest as WSGI wants it."""
+
+    def __init__(self, first: bytes, rest: Iterator[bytes]) -> None:
+        self._parts = itertools.chain((first,), rest)
+        self._rest = rest
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._parts
+
+    def close(self) -> None:
+        close = getattr(self._rest, "close", None)
+        if close is not None:
+            close()
 
 
 # --- configuration ----------------------------------------------------------------------------------------------------
