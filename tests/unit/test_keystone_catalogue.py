@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from neutrino.configuration.options import Configuration
+from neutrino.features.baremetal import ironic
+from neutrino.features.baremetal.notifications import notifier_from_conf
 from neutrino.server.config import configuration
 from neutrino.server.placement import Unavailable, caller
 
@@ -22,13 +25,14 @@ class Keystone:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.service = "placement"  # its type
         self.endpoint = ""
         self.tokens = 0
 
     def token(self) -> dict[str, Any]:
         self.tokens += 1
         endpoint = {"interface": "public", "region": "one", "region_id": "one", "url": self.endpoint, "id": "1"}
-        catalog = [{"type": "placement", "name": "placement", "id": "p", "endpoints": [endpoint]}]
+        catalog = [{"type": self.service, "name": "service", "id": "p", "endpoints": [endpoint]}]
         known = catalog if self.endpoint else []
         return {"token": {"expires_at": "2999-01-01T00:00:00.000000Z", "catalog": known, "methods": ["password"]}}
 
@@ -70,13 +74,17 @@ def keystone() -> Iterator[Keystone]:
         thread.join()
 
 
-def test_a_service_that_is_added_or_moves_is_found(keystone: Keystone, tmp_path: Path) -> None:
-    file = tmp_path / "neutrino.conf"
+def configured(keystone: Keystone, directory: Path, section: str) -> Configuration:
+    file = directory / "neutrino.conf"
     file.write_text(
-        f"[placement]\nauth_type = password\nauth_url = {keystone.url}\nusername = neutron\npassword = secret\n"
+        f"[{section}]\nauth_type = password\nauth_url = {keystone.url}\nusername = neutron\npassword = secret\n"
         "project_name = service\nuser_domain_name = Default\nproject_domain_name = Default\nregion_name = one\n"
     )
-    call = caller(configuration([str(file)]), "placement", "placement", "1.28", "test")
+    return configuration([str(file)])
+
+
+def test_a_service_that_is_added_or_moves_is_found(keystone: Keystone, tmp_path: Path) -> None:
+    call = caller(configured(keystone, tmp_path, "placement"), "placement", "placement", "1.28", "test")
     with pytest.raises(Unavailable, match="catalog"):
         call("GET", "/resource_providers", None)
     keystone.endpoint = NOBODY
@@ -86,3 +94,15 @@ def test_a_service_that_is_added_or_moves_is_found(keystone: Keystone, tmp_path:
     for _ in range(2):
         assert call("GET", "/resource_providers", None).status == 200
     assert keystone.tokens == 3, "a token is kept while its catalogue serves"
+
+
+def test_events_to_ironic_follow_it_too(keystone: Keystone, tmp_path: Path) -> None:
+    keystone.service, keystone.endpoint = "baremetal", NOBODY
+    notifier = notifier_from_conf(configured(keystone, tmp_path, "ironic"))
+    try:
+        with pytest.raises(ironic.Unavailable, match=NOBODY):
+            notifier.post(b"{}")
+        keystone.endpoint = f"{keystone.url}/placement"
+        assert notifier.post(b"{}") == 201
+    finally:
+        notifier.close()

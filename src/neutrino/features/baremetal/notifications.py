@@ -15,7 +15,7 @@ from neutrino.configuration.options import Configuration
 from neutrino.features.baremetal.ironic import GROUP, Unavailable
 from neutrino.model.objects import Values
 from neutrino.server.events.delivery import DeliveryOptions, DeliveryQueue, Undelivered
-from neutrino.server.events.keystone import session_from_conf
+from neutrino.server.events.keystone import forget_catalogue, session_from_conf
 
 LOG = logging.getLogger(__name__)
 VERSION = "1.54"  # the first with /v1/events
@@ -107,11 +107,10 @@ def notifier_from_conf(conf: Configuration) -> IronicNotifier:
                 user_agent="neutrino",
                 raise_exc=False,
             )
-        except exceptions.EndpointNotFound as why:
-            session.invalidate()  # the catalog is in the token: a new one may contain Ironic
-            raise Unavailable(f"Ironic has no {interface} endpoint: {why}") from why
         except exceptions.ClientException as why:
-            raise Unavailable(str(why)) from why
+            forget_catalogue(session, why)
+            missing = isinstance(why, exceptions.EndpointNotFound)
+            raise Unavailable(f"Ironic has no {interface} endpoint: {why}" if missing else str(why)) from why
         return int(answer.status_code)
 
     return IronicNotifier(post)
