@@ -55,6 +55,22 @@ def test_definitions_are_enforced(admin: Api, server: Server) -> None:
     admin.post("/ports", {"port": {"network_id": network["id"], "label_text": "mine"}}).refused(400)
 
 
+def test_an_operator_restricts_an_attribute_with_a_policy(
+    another_server: Callable[..., Server], drivers: None, tmp_path: Path
+) -> None:
+    (tmp_path / "colours.yaml").write_text(
+        "create_network:colour: rule:admin_only\nget_network:colour: rule:admin_only\n"
+    )
+    policy = {"oslo_policy": {"policy_file": str(tmp_path / "colours.yaml")}}
+    made = another_server({"ml2": {"extension_drivers": "port_security,labels"}, **policy})
+    member = Api(made.app)
+    assert "colour" not in member.network()
+    member.post("/networks", {"network": {"colour": "red"}}).refused(403)
+    assert member.as_admin().network(colour="red")["colour"] == "red"
+    free = Api(another_server({"ml2": {"extension_drivers": "port_security,labels"}}).app)
+    assert free.network(colour="red")["colour"] == "red", "without a policy, whoever may create networks"
+
+
 @pytest.mark.parametrize(
     ("label", "status", "kind", "text"),
     [

@@ -15,6 +15,7 @@ COLOUR = {
     "allow_put": False,
     "is_visible": True,
     "default": "grey",
+    "enforce_policy": True,
     "validate": {"type:values": ["grey", "red", "blue"]},
 }
 COMPUTED = {"allow_post": False, "allow_put": False, "is_visible": True}

@@ -3,6 +3,7 @@
 import contextvars
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from neutrino.server import errors
 from neutrino.server.ml2.neutron_drivers.runtime import CALL, Call
 
 LOG = logging.getLogger(__name__)
+MAX_GIVEN_UP = 50  # threads of a driver: requests of clients must not start one each while its equipment is away
 
 
 class Hanging(Exception):
@@ -22,6 +24,34 @@ class _Result:
     value: Any = None
     error: BaseException | None = None
     done: threading.Event = field(default_factory=threading.Event)
+    is_given_up: bool = False
+
+
+class _GivenUp:
+    """How many threads of each driver were given up and have not returned."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers: Counter[str] = Counter()
+
+    def number(self, driver: str) -> int:
+        return self._numbers[driver]
+
+    def add(self, driver: str, result: _Result) -> bool:
+        """False: it has returned just now."""
+        with self._lock:
+            if not result.done.is_set():
+                result.is_given_up = True
+                self._numbers[driver] += 1
+            return result.is_given_up
+
+    def returned(self, driver: str, result: _Result) -> None:
+        with self._lock:
+            result.done.set()
+            self._numbers[driver] -= result.is_given_up
+
+
+_GIVEN_UP = _GivenUp()
 
 
 def run(call: Call, method: Callable[..., Any], *args: Any) -> Any:
@@ -59,15 +89,25 @@ def run_bounded(call: Call, seconds: float, method: Callable[..., Any], *args: A
         except BaseException as error:
             result.error = error
         finally:
-            result.done.set()
+            _GIVEN_UP.returned(call.driver, result)
 
+    if (number := _GIVEN_UP.number(call.driver)) >= MAX_GIVEN_UP:
+        raise _late(call, f"{call} is not made: {number} calls of the driver have not returned")
     context = contextvars.copy_context()  # with the request's id, for the log
     threading.Thread(target=context.run, args=(work,), daemon=True, name=f"driver {call.driver}").start()
-    if not result.done.wait(seconds):
+    if not result.done.wait(seconds) and _GIVEN_UP.add(call.driver, result):
         call.fence.close()
         LOG.error("%s has not returned after %s s ([ml2] driver_timeout): given up", call, seconds)
-        late = Hanging(f"{call} has not returned after {seconds:g} s ([ml2] driver_timeout)")
-        raise late if call.tx is None else failure(call) from late
+        raise _late(call, f"{call} has not returned after {seconds:g} s ([ml2] driver_timeout)")
     if result.error is not None:
         raise result.error
     return result.value
+
+
+def _late(call: Call, text: str) -> Exception:
+    late = Hanging(text)
+    if call.tx is None:
+        return late
+    refused = failure(call)
+    refused.__cause__ = late
+    return refused

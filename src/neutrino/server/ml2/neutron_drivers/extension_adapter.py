@@ -31,6 +31,7 @@ from neutrino.server.ml2.neutron_drivers.runtime import NotProvided
 
 LOG = logging.getLogger(__name__)
 KINDS = {"networks": "network", "subnets": "subnet", "ports": "port"}  # by collection
+EVERYONE = "rule:regular_user"  # the default of an attribute with `enforce_policy`, which an operator may override
 MAX_SECONDS = 30.0  # of a call: a request waits for it
 _STATUSES = (
     (exceptions.NotFound, 404),
@@ -92,6 +93,13 @@ class AdaptedExtension:
             reason = f"{type(error).__name__}: {error}"
             raise RefusedToStart(f"[ml2] extension_drivers: {name!r} cannot be initialised: {reason}") from error
         self._definitions = defined
+        self.policy_rules = {
+            f"{action}_{kind}:{name}": EVERYONE
+            for kind, attributes_of_kind in defined.items()
+            for name, definition in attributes_of_kind.items()
+            if definition.get("enforce_policy")
+            for action in ("create", "update", "get")
+        }
         for kind in KINDS.values():
             if self._overrides(f"extend_{kind}_dict"):
                 self._listen("create", kind)
@@ -202,4 +210,7 @@ def _attribute(name: str, definition: Mapping[str, Any]) -> Attribute:
     else:
         default = type_.parse(default)
     visible, put = bool(definition.get("is_visible")), bool(definition.get("allow_put"))
-    return Attribute(name, type_, post=post, put=put, default=default, visible=visible, shown_null=True)
+    guarded = bool(definition.get("enforce_policy"))
+    return Attribute(
+        name, type_, post=post, put=put, default=default, visible=visible, shown_null=True, guarded=guarded
+    )
