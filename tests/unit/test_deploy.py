@@ -60,6 +60,31 @@ TASKS = [
 ]
 
 
+PLAYS = [
+    (path.name, play)
+    for path in sorted((COLLECTION / "playbooks").glob("*.yml"))
+    for play in yaml.safe_load(path.read_text())
+    if "hosts" in play
+]
+
+
+def test_what_one_server_does_for_all_ends_the_playbook_if_it_fails() -> None:
+    """Otherwise the next play runs, as other servers have not failed: a host that could not be drained is removed."""
+    found = []
+    for name, play in PLAYS:
+        if any("inventory_hostname == neutrino_" in str(task.get("when")) for task in play.get("tasks", ())):
+            found.append(name)
+            assert play.get("any_errors_fatal") is True, (name, play["name"])
+    assert {"drain_host.yml", "remove_host.yml", "rotate_certificates.yml"} <= set(found)
+
+
+def test_a_host_is_torn_down_before_its_packages_go() -> None:
+    names = [str(task) for path, task in TASKS if path.name == "remove.yml"]
+    (torn_down,) = (place for place, text in enumerate(names) if "'agent', 'teardown'" in text)
+    (purged,) = (place for place, text in enumerate(names) if "'purge'" in text)
+    assert torn_down < purged
+
+
 def test_modules_are_those_of_ansible_itself() -> None:
     assert len(TASKS) > 80
     for path, task in TASKS:
