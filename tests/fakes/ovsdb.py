@@ -56,6 +56,17 @@ class FakeOvsdb:
                 bridges[bridge.name] = dataclasses.replace(bridge, ports={**bridge.ports, name: port})
         self._snapshot = dataclasses.replace(self._snapshot, bridges=bridges)
 
+    def lose_device(self, name: str) -> None:
+        """The device of a port is deleted: the switch cannot open it any more."""
+        before = self._snapshot
+        bridge, port, interface = before.interfaces()[name]
+        lost = dataclasses.replace(port, interfaces=(dataclasses.replace(interface, ofport=-1),))
+        ports = {**before.bridges[bridge].ports, name: lost}
+        bridges = {**before.bridges, bridge: dataclasses.replace(before.bridges[bridge], ports=ports)}
+        self._snapshot = dataclasses.replace(before, bridges=bridges)
+        for listener in list(self._listeners):
+            listener(compare(before, self._snapshot))
+
     def apply(self, changes: Iterable[Change], *, wait: float = 0.0) -> None:
         given = tuple(changes)
         bridges = dict(self._snapshot.bridges)

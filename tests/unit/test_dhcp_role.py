@@ -95,6 +95,10 @@ def test_a_new_network_is_reconciled_once_and_again_when_its_switch_port_is_chan
             await eventually(is_served, "the id is set again")
             host.ovsdb.apply([DeletePort("br-int", plugged()[0].name)])
             await eventually(is_served, "it is plugged again")
+            await host.role.finish()
+            before = len(reconciled)
+            host.ovsdb.lose_device(plugged()[0].name)
+            await eventually(lambda: len(reconciled) > before, "the device is looked for")
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

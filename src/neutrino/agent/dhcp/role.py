@@ -72,7 +72,7 @@ class DhcpRole:
         self._ready: dict[str, dict[str, tuple[int, str]]] = {}
         self._foreign: dict[str, dict[str, str]] = {}  # network → its problems with rules of others
         self._searched: set[str] = set()  # networks whose namespace was searched for rules of others
-        self._plugged: dict[str, tuple[str, Interface]] = {}  # switch ports by name, with the bridge of each
+        self._plugged: dict[str, tuple[str, Interface, bool]] = {}  # switch ports by name, as `_as_plugged` has them
 
     # --- calls of the agent -----------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class DhcpRole:
             group.create_task(self._supervisor.run())
 
     def _switch_event(self, events: Events) -> None:
-        """Queue networks whose port was removed or changed by hand.
+        """Queue networks whose port was removed or changed by hand, or has lost its device.
 
         Not for a port that was added, which this role has done itself, nor for its ofport and tag: a new network would be
         reconciled twice.
@@ -231,9 +231,9 @@ class DhcpRole:
         self._ready[network.id] = ready  # without the ports that were deleted since
 
 
-def _as_plugged(bridge: str, _: Port, interface: Interface) -> tuple[str, Interface]:
-    """What this role sets of a switch port; the switch itself gives the ofport."""
-    return bridge, dataclasses.replace(interface, ofport=None)
+def _as_plugged(bridge: str, _: Port, interface: Interface) -> tuple[str, Interface, bool]:
+    """What this role sets of a switch port, and whether its device is lost; the switch itself gives the ofport."""
+    return bridge, dataclasses.replace(interface, ofport=None), (interface.ofport or 0) < 0
 
 
 def _text(problems: Sequence[str]) -> str:
