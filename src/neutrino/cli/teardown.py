@@ -15,6 +15,7 @@ from neutrino.cli import preflight
 from neutrino.cli.errors import INVALID, CommandError
 from neutrino.configuration.options import Configuration
 from neutrino.dataplane.openflow.api import OpenFlowError
+from neutrino.dataplane.sriov.api import SriovError
 from neutrino.model.roles import ROLES
 
 LEFT = 1  # something is on the host that should not be
@@ -68,6 +69,8 @@ def teardown(args: argparse.Namespace, files: Sequence[str]) -> int:
             return _remove(conf, selection, report)
     except OpenFlowError as error:
         raise CommandError(f"Open vSwitch does not answer: {error}; start it, so that its flows are known") from None
+    except SriovError as error:
+        raise CommandError(f"SR-IOV cards cannot be read: {error}") from None
     except AgentRuns as error:
         raise CommandError(f"{error}: stop it first (systemctl stop neutrino-agent)", error.exit_status) from None
 
