@@ -102,6 +102,16 @@ def test_connections_have_events_from_their_beginning() -> None:
         assert name not in rendered(router(interface(1)), options).namespace.sysctls
 
 
+def test_messages_from_elsewhere_are_dropped() -> None:
+    """conntrackd listens on all addresses of the namespace, and does not ask who sends."""
+    rule = f'iifname != "{HA_DEVICE}" udp dport 3787 drop'
+    for enabled in (True, False):
+        options = dataclasses.replace(OPTIONS, ha_conntrackd_enabled=enabled)
+        tables = rendered(router(interface(1), ha=membership()), options).namespace.tables
+        found = [chain.hook for table in tables for chain in table.chains if rule in chain.rules]
+        assert [(hook.type, hook.hook) for hook in found if hook] == ([("filter", "input")] if enabled else [])
+
+
 # --- on a host --------------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,9 @@ from neutrino.agent.l3.devices import render_device, render_plug
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, RouterNamespace
 from neutrino.agent.l3.names import HA, device
 from neutrino.dataplane.netlink.values import address
+from neutrino.dataplane.nft.api import Chain, Hook, Table
+
+_BEFORE_OTHERS = -10  # priority of the chain
 
 
 class HighAvailability(L3Extension):
@@ -19,13 +22,26 @@ class HighAvailability(L3Extension):
         # that had them before may be lost, and is not to be waited for.
         quiet = (("addr_gen_mode", "1"), ("accept_dad", "0"))
         sysctls = {f"net/ipv6/conf/{each}/{key}": value for each in namespace.ports for key, value in quiet}
+        tables: tuple[Table, ...] = ()
         if namespace.options.ha_conntrackd_enabled:
             # By default a connection has events only if conntrackd ran when it began: the others' end would be missed.
             sysctls["net/netfilter/nf_conntrack_events"] = "1"
+            tables = (_messages(name, namespace.options.ha_conntrackd_group + namespace.router.ha.vr_id),)
         return Contribution(
+            tables=tables,
             devices=(render_device(name, port, namespace.options),),
             plugs=(render_plug(name, port, namespace.options),),
             host_addresses=tuple(address(name, each.prefixed, nodad=True) for each in port.addresses),
             sysctls=sysctls,
             device_prefixes=(HA,),
         )
+
+
+def _messages(name: str, port: int) -> Table:
+    """Drops messages to conntrackd that do not come over the HA network.
+
+    conntrackd takes messages on all addresses of the namespace, without authentication: by those to an address of the
+    gateway or of an interface, anyone could add connections to a router, or end them.
+    """
+    rule = f'iifname != "{name}" udp dport {port} drop'
+    return Table((Chain("input_conntrackd", (rule,), Hook("filter", "input", _BEFORE_OTHERS)),), family="ip")
