@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -288,6 +290,16 @@ def test_what_it_inherits(real):
     }
     of_the_c_library = 1 << 31 | 1 << 32
     assert {int(line.split()[1], 16) & ~of_the_c_library for line in lines if line.startswith("Sig")} == {0}
+
+
+def test_a_daemon_has_the_usual_priority_whatever_the_agent_has(real):
+    def start() -> Process:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 15)  # of this thread alone
+        return real.processes.start(real.daemon())
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        started = pool.submit(start).result()
+    assert os.getpriority(os.PRIO_PROCESS, started.pid) == 0
 
 
 def test_a_namespace(real):

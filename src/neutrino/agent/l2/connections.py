@@ -41,7 +41,9 @@ def plan_flushes(before: Desired, after: Desired, *, gained: bool = True) -> tup
     """The connections of the native firewall to flush. Not `gained`: `before` may lack ports that were here."""
     now = {port.id: port for port in after.ports}
     same_remotes = before.remotes == after.remotes
-    flushes = set(plan_address_flushes(addresses_of(before.ports), after.ports, gained=gained))
+    flushes = set[ConntrackFlush]()
+    if before.ports != after.ports:
+        flushes.update(plan_address_flushes(addresses_of(before.ports), after.ports, gained=gained))
     for port in before.ports:
         present = now.get(port.id)
         if not port.filtered or (present is port and same_remotes):  # cached: an unchanged port is the same object
@@ -65,7 +67,9 @@ class HeldAddress(NamedTuple):
 
 def addresses_of(ports: Iterable[LocalPort]) -> frozenset[HeldAddress]:
     return frozenset(
-        HeldAddress(cookie_of(port_owner(port)), port.vlan, prefix) for port in ports for prefix in port.addresses
+        HeldAddress(owner, port.vlan, prefix)
+        for port, owner in ((port, cookie_of(port_owner(port))) for port in ports)
+        for prefix in port.addresses
     )
 
 

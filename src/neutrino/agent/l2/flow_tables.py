@@ -20,7 +20,7 @@ from neutrino.agent.l2.extension_api import METER_IDS, REMOTES, L2Extension, coo
 from neutrino.agent.l2.packets import DHCP_REQUESTS
 from neutrino.agent.l2.plan import BridgePlan, Rendered, Renderer, plan
 from neutrino.agent.l2.rejected import Rejections, apply_others, describe, without
-from neutrino.agent.runtime.delta import Delta
+from neutrino.agent.runtime.delta import Delta, diff
 from neutrino.dataplane.openflow.api import (
     COOKIE,
     COOKIE_MASK,
@@ -143,7 +143,7 @@ class FlowTables:
     ) -> BridgePlan:
         actual = self.read(bridge)
         meters = rendered.meters.get(bridge, {})
-        difference = plan(bridge, wanted, actual.values(), meters, self._read_meters(bridge))
+        difference = BridgePlan(bridge, diff(wanted, actual), diff(meters, self._read_meters(bridge)))
         if complete:
             return self.with_foreign(difference)
         # Flows that decide what is allowed stay as they are: a rule or member that was removed while the agent was away

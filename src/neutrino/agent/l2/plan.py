@@ -118,7 +118,8 @@ class Renderer:
         if known is not None and known.inputs == unit.inputs:
             return known
         try:
-            parts = _parts(unit.render(*unit.inputs), cookie_of(unit.owner))
+            before = known.parts if known is not None else {}
+            parts = _parts(unit.render(*unit.inputs), cookie_of(unit.owner), before)
         except Exception as error:  # of this owner alone
             problems[unit.owner] = _failure(extension, error)
             return None
@@ -142,12 +143,18 @@ def _failure(extension: str, error: Exception) -> str:
     return f"{extension}: {type(error).__name__}: {error}"
 
 
-def _parts(contribution: Contribution, cookie: int) -> dict[Place, dict[Any, Any]]:
+def _parts(
+    contribution: Contribution, cookie: int, before: Mapping[Place, Mapping[Any, Any]]
+) -> dict[Place, dict[Any, Any]]:
+    """`before`: of the same owner. Flows that are equal stay the same objects, which are compared by identity later."""
     parts: dict[Place, dict[Any, Any]] = {}
     for bridge, flows in contribution.flows.items():
         found: dict[FlowKey, Flow] = {}
+        there = before.get((FLOWS, bridge), {})
         for flow in flows:
-            owned = flow._replace(cookie=cookie)  # the owner's, whatever the extension gave
+            owned = there.get(flow.key)
+            if owned is None or owned[3:] != (flow.actions, cookie, flow.idle_timeout, flow.hard_timeout):
+                owned = flow._replace(cookie=cookie)  # the owner's, whatever the extension gave
             other = found.setdefault(owned.key, owned)
             if other != owned:
                 raise ValueError(f"{bridge}: {owned.text()} conflicts with {other.text()}")

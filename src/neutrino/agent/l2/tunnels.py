@@ -8,11 +8,12 @@ used as it is, and flows output to its ofport.
 import base64
 import hashlib
 from collections.abc import Collection, Iterable
-from ipaddress import IPv4Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from neutrino.agent.l2.configuration_plan import ConfigurationPlan
 from neutrino.agent.l2.desired import VXLAN_PORT, L2Options, TunnelPort
 from neutrino.agent.runtime.delta import unmet
+from neutrino.caches import cached
 from neutrino.dataplane.ovsdb.api import MARK, Bridge, DeletePort, Interface, SetPort, Snapshot
 from neutrino.model import state
 
@@ -105,7 +106,7 @@ def _tunnels(options: L2Options, snapshot: Snapshot) -> list[Interface]:
 
 
 def _endpoint(kind: str, address: str) -> Endpoint:
-    return kind, str(ip_address(address))
+    return kind, str(_parsed(address))
 
 
 def _is_live(interface: Interface) -> bool:
@@ -115,21 +116,26 @@ def _is_live(interface: Interface) -> bool:
 def _unreachable(options: L2Options, host: state.Host) -> str | None:
     if not host.tunneling_ip:
         return "it has no address for tunnels"
-    if not _is_address(host.tunneling_ip):
+    remote, local = _parsed(host.tunneling_ip), ip_address(options.local_ip)
+    if remote is None:
         return f"its address for tunnels, {host.tunneling_ip!r}, is not an IP address"
-    if ip_address(host.tunneling_ip) == ip_address(options.local_ip):
+    if remote == local:
         return f"its address for tunnels, {host.tunneling_ip}, is this host's own"
-    if ip_address(host.tunneling_ip).version != ip_address(options.local_ip).version:
+    if remote.version != local.version:
         return f"its address for tunnels, {host.tunneling_ip}, is of another IP version than {options.local_ip}"
     return None
 
 
 def _is_address(text: str) -> bool:
+    return _parsed(text) is not None
+
+
+@cached(maxsize=16384)  # every reconciliation looks at the addresses of all hosts
+def _parsed(text: str) -> IPv4Address | IPv6Address | None:
     try:
-        ip_address(text)
+        return ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _tunnel(options: L2Options, kind: str, host: state.Host, there: Interface) -> SetPort:

@@ -22,6 +22,7 @@ from neutrino.lab.api_client import ApiClient
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.namespaces import command
 from neutrino.lab.instances.instances import Instances, VmRecords
+from neutrino.lab.lab import AGENT_NICE
 from neutrino.lab.settings import render_template
 from neutrino.model.roles import USUAL
 
@@ -139,6 +140,7 @@ class Run:
                 path.write_text(credentials.rotate(self.host))
             else:
                 path.write_text(credentials.add(self.host, USUAL))
+        os.nice(AGENT_NICE)  # requests of clients come before the work that they cause
         return run_agent(agent_files)
 
     def instances(self) -> Instances:

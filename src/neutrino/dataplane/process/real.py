@@ -102,6 +102,7 @@ class RealProcesses:
             with _opened_log(daemon.log_file) as log:
                 logged = os.fstat(log).st_size
                 pid = self._namespaces.run(daemon.namespace, lambda: _spawn(daemon, environment, log))
+                _set_usual_priority(pid)
         except (OSError, NetlinkError) as error:
             raise ProcessError(f"{daemon.name} cannot be started: {error}") from error
         process = Process(daemon.name, pid, start_time(read_stat(pid)), daemon.digest())
@@ -263,6 +264,13 @@ def _spawn(daemon: Daemon, environment: dict[str, str], output: int) -> int:
             setsigmask=(),
             setsigdef=_DEFAULTS,
         )
+
+
+def _set_usual_priority(pid: int) -> None:
+    """An agent of low priority yields to others; a keepalived that does loses its routers to another host."""
+    if os.getpriority(os.PRIO_PROCESS, 0) > 0:
+        with contextlib.suppress(PermissionError, ProcessLookupError):  # without CAP_SYS_NICE; it has exited
+            os.setpriority(os.PRIO_PROCESS, pid, 0)
 
 
 def _inherited() -> Iterator[int]:
