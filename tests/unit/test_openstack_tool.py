@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import lzma
+import struct
 from pathlib import Path
 
 import pytest
 
 from qa.openstack.checks import CHECKS
-from qa.openstack.checks.expect import CheckError
+from qa.openstack.checks.expect import CheckError, slowness
 from qa.openstack.checks.migration import Arrival, Gap, activation, arrival, longest_gap, shares
 from qa.openstack.checks.remains import State
 from qa.openstack.cloud import ini
+from qa.openstack.guest import unpacked_kernel
 from qa.openstack.hosts import management_address, render_hosts_file, render_management
 from qa.openstack.results import FAILED, PASSED, Result, markdown, table, write
 from qa.openstack.services import NETWORKING, SERVICES
@@ -59,6 +62,24 @@ def test_the_time_of_an_arrival_is_read_from_the_agents_log() -> None:
     for port in ("p3", "p4"):
         with pytest.raises(CheckError):
             arrival("\n".join(lines), port)
+
+
+def test_a_kernel_of_x86_is_unpacked_and_others_are_left() -> None:
+    kernel = b"\x7fELF" + bytes(5000)
+    packed = lzma.compress(kernel, check=lzma.CHECK_CRC32) + struct.pack("<I", len(kernel))
+    head = bytearray(1024)
+    head[0x1F1], head[0x202:0x206] = 1, b"HdrS"
+    struct.pack_into("<II", head, 0x248, 16, len(packed))
+    assert unpacked_kernel(bytes(head) + bytes(16) + packed) == kernel
+    other = bytes(head) + bytes(16) + b"something else"
+    assert unpacked_kernel(other) == other
+    arm = bytes(2048)
+    assert unpacked_kernel(arm) == arm
+
+
+@pytest.mark.parametrize(("load", "factor"), [(0.1, 1), (2.0, 1), (5.0, 2.5), (100.0, 5)])
+def test_a_busy_machine_gets_more_time(load: float, factor: float) -> None:
+    assert slowness(load, 2) == factor
 
 
 def test_what_has_come_and_gone() -> None:

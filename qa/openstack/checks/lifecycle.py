@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qa.openstack.checks.expect import expect, until
-from qa.openstack.checks.servers import Server, figures, ping, running, web
+from qa.openstack.checks.servers import GUEST_SECONDS, Server, figures, ping, running, web
 from qa.openstack.cloud import Cloud
 from qa.openstack.services.resources import (
     DEMO,
@@ -109,11 +109,11 @@ def check_resize(cloud: Cloud) -> str:
             demo.compute.resize_server(server.id, demo.compute.find_flavor(LARGER_FLAVOR).id)
             server.wait_for("VERIFY_RESIZE")
             server.wait_for_line("READY")
-            times[f"before {end}"] = until(lambda: ping(cloud, floating), "ping after the resize", CHANGE_SECONDS * 4)
+            times[f"before {end}"] = until(lambda: ping(cloud, floating), "ping after the resize", GUEST_SECONDS)
             _check_binding(server, port)
             getattr(demo.compute, f"{end}_server_resize")(server.id)
             server.wait_for("ACTIVE")
-            until(lambda: ping(cloud, floating), f"ping after {end}", CHANGE_SECONDS * 4)
+            until(lambda: ping(cloud, floating), f"ping after {end}", GUEST_SECONDS)
             _check_binding(server, port)
         _same(server, address, port)
     return figures(times)

@@ -139,7 +139,7 @@ def render_compute(cloud: Cloud, host: str) -> str:
         "workarounds": {
             "skip_cpu_compare_at_startup": "true",
             "skip_cpu_compare_on_dest": "true",
-            # A target fetches the kernel as an image; that of x86 begins as a boot sector, which Nova takes for a bad disk.
+            # A target fetches the kernel as an image; that of x86 may begin as a boot sector, which is no disk to Nova.
             "disable_deep_image_inspection": "true",
         },
     }
