@@ -28,8 +28,12 @@ test: ## install what is missing, check the code, run the whole test suite
 	@$(MAKE) --no-print-directory lint
 	@$(ENDS_WITH_MAKE) $(MAKE) --no-print-directory -j 2 types suite
 
-fresh: ## follow the README on a bare Debian, in separate namespaces (DEBIAN=12|13, TESTS=some|all, KEEP=1)
-	@DEBIAN="$(DEBIAN)" TESTS="$(TESTS)" KEEP="$(KEEP)" scripts/fresh
+fresh: ## follow the README on a bare Debian, in separate namespaces (DEBIAN=12|13, ARCH=amd64|arm64, TESTS=some|all|unit, KEEP=1)
+	@DEBIAN="$(DEBIAN)" ARCH="$(ARCH)" TESTS="$(TESTS)" KEEP="$(KEEP)" scripts/fresh
+
+.PHONY: test-python
+test-python: ## run the unit and API tests with other versions of Python (PYTHON="3.12 3.13", TESTS="tests/unit", DATABASES=sqlite)
+	@$(ENDS_WITH_MAKE) env PYTHON="$(PYTHON)" TESTS="$(TESTS)" DATABASES="$(DATABASES)" TEST_WORKERS=$(TEST_WORKERS) scripts/test-python
 
 kernel: ## test the kernel datapath of Open vSwitch in a QEMU guest: all flows, packets, and a whole cloud of two hosts (one to two hours without KVM)
 	@scripts/setup kernel

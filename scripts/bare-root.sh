@@ -1,7 +1,8 @@
 # Sourced by scripts/fresh, scripts/package-test and what they start: a bare Debian root, with this machine's settings for access to packages.
 #
-# Before: say, fail; release (12 or 13), codename, root (an empty directory), cache (a directory). After `make_bare_root` and
-# `carry_settings`: the root is filled, `binds` are paths to mount in it, `loopback` is an option for slirp4netns.
+# Before: say, fail; release (12 or 13), codename, root (an empty directory), cache (a directory), and architecture, if it is not this
+# machine's. After `make_bare_root` and `carry_settings`: the root is filled, `binds` are paths to mount in it, `loopback` is an
+# option for slirp4netns.
 
 # The Debian archives that apt uses on this machine: address, suite, component; adapted if the other release is tested.
 archives() {
@@ -13,23 +14,23 @@ archives() {
 
 make_bare_root() {
     local base
-    base=$cache/debian-$release-$(dpkg --print-architecture).tar
+    base=$cache/debian-$release-${architecture:=$(dpkg --print-architecture)}.tar
     mirror=$(archives | awk -v suite="$codename" '$2 == suite { print $1; exit }')
     mkdir -p "$cache"
     if [ -z "$(find "$base" -mtime -7 2>/dev/null)" ]; then
-        say "debootstrap $codename (cached for a week in $cache)"
+        say "debootstrap $codename for $architecture (cached for a week in $cache)"
         eval "$(apt-config shell http_proxy Acquire::http::Proxy https_proxy Acquire::https::Proxy)"
         [ -z "${http_proxy:-}" ] || export http_proxy
         [ -z "${https_proxy:-}" ] || export https_proxy
         # In a mount namespace, with which its mounts go also where it is interrupted. Without a mirror it takes its own.
-        if ! unshare --mount --propagation private debootstrap --variant=minbase "$codename" "$root" ${mirror:+"$mirror"} >"$cache/debootstrap.log" 2>&1; then
+        if ! unshare --mount --propagation private debootstrap --variant=minbase --arch="$architecture" "$codename" "$root" ${mirror:+"$mirror"} >"$cache/debootstrap.log" 2>&1; then
             tail -20 "$cache/debootstrap.log" >&2
             fail "debootstrap failed"
         fi
         tar -C "$root" -cf "$base.new" .
         mv "$base.new" "$base"
     else
-        say "Debian $release from the cache ($cache)"
+        say "Debian $release for $architecture from the cache ($cache)"
         tar -C "$root" -xf "$base"
     fi
 }

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from neutrino.feed.address import Address
 
+NETLINK_NETFILTER = 12  # as in linux/netlink.h; Python has no constant for it
 LAB_PROGRAMS = {
     "ovsdb-server": "openvswitch-switch",
     "ovsdb-tool": "openvswitch-common",
@@ -144,6 +145,17 @@ def check_privileges(what: str, status: str = "/proc/self/status") -> None:
 
     if not has_capability(CAP_NET_ADMIN, status):
         raise CommandError(f"{what} changes network devices, which needs CAP_NET_ADMIN: run it as root")
+
+
+def missing_netlink(protocol: int = NETLINK_NETFILTER) -> str:
+    """Why nftables and conntrack cannot work here, empty if they can. Emulation by qemu-user translates no netlink but that of
+    devices, addresses and routes; without this check, the agent would fail at each network.
+    """
+    try:
+        socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol).close()
+    except OSError as error:
+        return f"netlink of netfilter, which nftables and conntrack need, is refused ({error.strerror}), as it is by qemu-user"
+    return ""
 
 
 def missing_programs(packages: Mapping[str, str]) -> dict[str, str]:

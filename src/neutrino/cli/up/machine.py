@@ -49,6 +49,8 @@ def choose_datapath(state: Path) -> str:
     missing = preflight.missing_programs({**PROGRAMS, **programs_of(USUAL)})
     if missing:
         raise LabError(f"programs are missing: apt-get install {' '.join(sorted(set(missing.values())))}")
+    if reason := preflight.missing_netlink():
+        raise LabError(reason)
     others = others_running(state / "ovs")
     devices = {name for _, name in socket.if_nameindex()}
     taken = [name for name in (EXTERNAL_BRIDGE, *AGENT_BRIDGES) if name in devices]
