@@ -148,13 +148,14 @@ def check_privileges(what: str, status: str = "/proc/self/status") -> None:
 
 
 def missing_netlink(protocol: int = NETLINK_NETFILTER) -> str:
-    """Why nftables and conntrack cannot work here, empty if they can. Emulation by qemu-user translates no netlink but that of
-    devices, addresses and routes; without this check, the agent would fail at each network.
+    """Why nftables and conntrack cannot work here; empty if they can.
+
+    Emulation by qemu-user has no netlink but that of devices, addresses and routes: the agent would fail at each network.
     """
     try:
         socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol).close()
     except OSError as error:
-        return f"netlink of netfilter, which nftables and conntrack need, is refused ({error.strerror}), as it is by qemu-user"
+        return f"netlink of netfilter, which nftables needs, is refused ({error.strerror}), as it is by qemu-user"
     return ""
 
 
