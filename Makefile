@@ -63,6 +63,10 @@ docs: ## build the pages as a site with search and the API reference into build/
 package-test: package ## install, use, upgrade and purge the packages on a bare Debian with systemd (5 minutes; STEPS=container, KEEP=1)
 	@KEEP="$(KEEP)" STEPS="$(STEPS)" scripts/package-test
 
+.PHONY: image
+image: ## build an image of the server from Debian packages alone into dist/, by podman, and start it (after make package; KEEP=1)
+	@KEEP="$(KEEP)" scripts/image
+
 .PHONY: deploy-test
 deploy-test: package ## deploy a cloud by Ansible on machines with systemd, in namespaces: install, use, upgrade, remove (SHAPE=small|full, STEPS=list, KEEP=1)
 	@scripts/setup deploy

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 FLAG = re.compile(r"^--([a-z-]+)=(\S+)$")
 KNOWN = frozenset(
     {
+        "ARG",
         "FROM",
         "RUN",
         "COPY",

@@ -253,6 +253,7 @@ def test_the_documents_of_the_command_line_package(tmp_path: Path) -> None:
 # --- the Containerfile ------------------------------------------------------------------------------------------------
 
 IMAGE = containerfile.parse((PACKAGING / "Containerfile").read_text())
+(FROM_PACKAGES,) = containerfile.parse((PACKAGING / "Containerfile.packages").read_text())
 
 
 def test_the_image_is_small_and_without_root() -> None:
@@ -284,6 +285,24 @@ def test_the_image_starts_the_server_and_checks_it() -> None:
     assert build_parser().parse_args(command[1:]).command == "server"
     assert "/healthcheck" in IMAGE[1].last("HEALTHCHECK").text
     assert IMAGE[1].last("HEALTHCHECK").flags["interval"] == "30s"
+
+
+def test_the_image_of_packages_runs_as_the_other_one() -> None:
+    settings = ("USER", "WORKDIR", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD")
+    for name in settings:
+        own, other = FROM_PACKAGES.last(name), IMAGE[-1].last(name)
+        assert (own.text, own.flags) == (other.text, other.flags)
+
+
+def test_the_image_of_packages_is_made_of_nothing_else() -> None:
+    assert FROM_PACKAGES.base.startswith("localhost/")  # no registry
+    (install,) = [each.text for each in FROM_PACKAGES.instructions if each.name == "RUN"]
+    files = {f"neutrino-{name}" for name in ("common", "cli", "server")}
+    assert {
+        word.removeprefix("/mnt/").partition("_")[0] for word in install.split() if word.startswith("/mnt/")
+    } == files
+    assert not any(word in install for word in ("pip", "curl", "://"))
+    assert not [each for each in FROM_PACKAGES.instructions if each.name == "COPY"]
 
 
 @pytest.mark.parametrize(
