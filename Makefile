@@ -48,9 +48,8 @@ vhost-user: ## test vhost-user ports: Open vSwitch with DPDK, without hugepages,
 	@scripts/setup vhost-user
 	@.venv/bin/python -m qa.vhost_user.run $(PYTEST_ARGS)
 
-package: ## build the wheel and the Debian packages into dist/ (PACKAGE_VERSION=…)
-	@scripts/setup package
-	@.venv/bin/python packaging/build $(if $(PACKAGE_VERSION),--version $(PACKAGE_VERSION))
+package: ## build the wheel and the Debian packages into dist/ (DEBIAN=12|13, ARCH=amd64|arm64, PACKAGE_VERSION=…)
+	@DEBIAN="$(DEBIAN)" ARCH="$(ARCH)" PACKAGE_VERSION="$(PACKAGE_VERSION)" scripts/package
 
 release: ## build a release of the last commit into dist/, twice, and compare: wheel, sources, packages, components, checksums (ARGS=--trial)
 	@scripts/setup package
@@ -60,12 +59,12 @@ docs: ## build the pages as a site with search and the API reference into build/
 	@scripts/setup docs
 	@.venv/bin/python -m qa.docs.build
 
-package-test: package ## install, use, upgrade and purge the packages on a bare Debian with systemd (5 minutes; STEPS=container, KEEP=1)
-	@KEEP="$(KEEP)" STEPS="$(STEPS)" scripts/package-test
+package-test: package ## install, use, upgrade and purge the packages on a bare Debian with systemd (5 minutes; DEBIAN=12|13, STEPS=container, KEEP=1)
+	@DEBIAN="$(DEBIAN)" KEEP="$(KEEP)" STEPS="$(STEPS)" scripts/package-test
 
 .PHONY: image
-image: ## build an image of the server from Debian packages alone into dist/, by podman, and start it (after make package; KEEP=1)
-	@KEEP="$(KEEP)" scripts/image
+image: package ## build an image of the server from Debian packages alone into dist/, by podman, and start it (DEBIAN=12|13, KEEP=1)
+	@DEBIAN="$(DEBIAN)" KEEP="$(KEEP)" scripts/image
 
 .PHONY: deploy-test
 deploy-test: package ## deploy a cloud by Ansible on machines with systemd, in namespaces: install, use, upgrade, remove (SHAPE=small|full, STEPS=list, KEEP=1)
