@@ -94,6 +94,10 @@ become_root() { # name of the machine, root, cache, paths
     local name=$1 root=$2 cache=$3 node path
     shift 3
     cd "$root"
+    if [ -L proc ]; then # by debootstrap, where it takes the machine for a container
+        rm proc
+        mkdir proc
+    fi
     mount -t proc proc proc
     mount -t sysfs sysfs sys # shows the devices of the network namespace in which it is mounted
     mount -t tmpfs -o mode=755 tmpfs dev
