@@ -59,6 +59,7 @@ class _Round:
     changes: int = 0
     drift: int = 0
     unseen: Unseen = dataclasses.field(default_factory=dict)  # of the round before
+    tries_again: bool = False
 
 
 class Reconciler:
@@ -82,8 +83,8 @@ class Reconciler:
     def reconcile(self, state: HostState, *, complete: bool) -> Outcome:
         """`complete`: the state is the server's. Before that, the cache may have ports that have left this host."""
         now = self._look(state, complete)
-        now.unseen, self._unseen = ({} if self._tries_again else self._unseen), {}  # of functions that are still set
-        self._tries_again = False
+        now.unseen, self._unseen = self._unseen, {}  # it keeps those of functions that are still set
+        now.tries_again, self._tries_again = self._tries_again, False
         self._note(now)
         for gone in left(self._record.functions, state, now.assignment) if complete else ():
             self._leave(gone, now)
@@ -186,9 +187,10 @@ class Reconciler:
                 shown = _shown(place.function.settings, change.setting)
                 if earlier.get(change.setting) == (change, shown):
                     unseen[change.setting] = change, shown
-                    if shown is not None:
+                    if shown is not None:  # also if it is made again: whether it is kept shows in the next round
                         refused[change.setting] = NotKept(f"{change.text()}: {NOT_KEPT}")
-                    continue
+                    if not now.tries_again:
+                        continue
                 try:
                     self.sriov.set(change)
                     now.changes += 1
