@@ -142,7 +142,7 @@ def test_purge_of_the_agent_removes_what_it_recorded(tmp_path: Path) -> None:
     for name in (f"qrouter-{router}", f"qdhcp-{network}", "vm-web", "qrouter-of-another"):
         (netns / name).touch()
     calls = tmp_path / "calls"
-    for program in ("ip", "ovs-vsctl", "deb-systemd-helper", "systemctl", "sleep"):
+    for program in ("ip", "ovs-vsctl", "ovs-ofctl", "deb-systemd-helper", "systemctl", "sleep"):
         stub = tmp_path / "bin" / program
         stub.parent.mkdir(exist_ok=True)
         output = "echo br-int" if program == "ovs-vsctl" else ":"
