@@ -52,6 +52,9 @@ def test_definitions_are_enforced(admin: Api, server: Server) -> None:
     assert "label" in too_long.message
     admin.post("/networks", {"network": {"colour": "green"}}).refused(400)
     admin.put(f"/networks/{network['id']}", {"network": {"colour": "red"}}).refused(400)
+    assert admin.network(size="7")["size"] == 7
+    for size in ("seven", None, [], {}):
+        assert "size" in admin.post("/networks", {"network": {"size": size}}).refused(400).message
     admin.post("/ports", {"port": {"network_id": network["id"], "label_text": "mine"}}).refused(400)
 
 

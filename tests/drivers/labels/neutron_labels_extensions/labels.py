@@ -18,6 +18,7 @@ COLOUR = {
     "enforce_policy": True,
     "validate": {"type:values": ["grey", "red", "blue"]},
 }
+SIZE = {"allow_post": True, "allow_put": True, "is_visible": True, "default": "0", "convert_to": int}
 COMPUTED = {"allow_post": False, "allow_put": False, "is_visible": True}
 
 
@@ -41,5 +42,5 @@ class Labels(extensions.ExtensionDescriptor):
     def get_extended_resources(self, version):
         return {
             "ports": {"label": LABEL, "label_text": COMPUTED},
-            "networks": {"colour": COLOUR},
+            "networks": {"colour": COLOUR, "size": SIZE},
         }

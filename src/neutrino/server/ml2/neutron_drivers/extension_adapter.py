@@ -55,6 +55,14 @@ class Converted(types.Type[object]):
             attributes.AttributeInfo({self.name: self.definition}).convert_values(given, types.Invalid)
         except exceptions.NeutronException as error:  # of a converter
             raise types.Invalid(str(error)) from None
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ):  # of one that expects better input
+            raise types.Invalid(f"'{value}' is not valid") from None
         return given[self.name]
 
 
