@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import pytest
 
 from neutrino.agent.l2.desired import L2Options
+from neutrino.agent.runtime.own_state import LOCK, AgentRuns, own_state
 from neutrino.agent.teardown.plan import BridgeFlows, Facts, Selection, TeardownPlan, plan_teardown
 from neutrino.agent.teardown.records import Records
 from neutrino.cli.agent import agent
@@ -184,6 +186,24 @@ def test_no_file_of_others_is_listed(tmp_path: Path) -> None:
     (tmp_path / "agent.conf").write_text(f"[DEFAULT]\nstate_path = {state}\n")
     found = {str(path.relative_to(state)) for _, path in Records(configuration([str(tmp_path / "agent.conf")])).files()}
     assert found == {"routers", f"ha_confs/{ROUTER}", f"ra/{ROUTER}.radvd.conf"}
+
+
+def test_the_lock_of_a_file_that_a_teardown_has_removed_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that has opened the file right before would run beside the next one, which makes it anew."""
+    flock, calls = fcntl.flock, list[int]()
+
+    def removed_before(descriptor: int, operation: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 1:
+            (tmp_path / LOCK).unlink()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed_before)
+    with own_state(tmp_path), pytest.raises(AgentRuns), own_state(tmp_path):
+        pass
+    assert (tmp_path / LOCK).exists()
 
 
 @pytest.mark.parametrize("option", ["--roles=l2", "--keep-ports", "--all-ports", "--json"])

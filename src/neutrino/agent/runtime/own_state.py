@@ -25,13 +25,24 @@ def own_state(state: Path) -> Iterator[None]:
     """Lock the state directory: two agents with one would undo each other's work."""
     private.own_directory(state, passable=True)  # dnsmasq drops its privileges and reads files below
     _check_owner(state)
-    with daemon_files.opened(state / LOCK, os.O_RDWR | os.O_CREAT) as descriptor:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AgentRuns(f"another agent runs with state_path={state}") from None
+    with _locked(state):
         _check_format(state)
-        yield  # closing the file releases the lock, as the kernel does for a killed agent
+        yield
+
+
+@contextlib.contextmanager
+def _locked(state: Path) -> Iterator[None]:
+    while True:
+        with daemon_files.opened(state / LOCK, os.O_RDWR | os.O_CREAT) as descriptor:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise AgentRuns(f"another agent runs with state_path={state}") from None
+            if os.fstat(
+                descriptor
+            ).st_nlink:  # else a teardown has removed the file since: the next agent locks another
+                yield  # closing the file releases the lock, as the kernel does for a killed agent
+                return
 
 
 def _check_owner(state: Path) -> None:
