@@ -30,7 +30,7 @@ from neutrino.agent.runtime.role import Drift
 from neutrino.dataplane.conntrack.api import Conntrack, ConntrackError
 from neutrino.dataplane.openflow.api import Flow, FlowKey, OpenFlow, OpenFlowError
 from neutrino.dataplane.openflow.controllers import is_served
-from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, Port, SetBridge, Snapshot
+from neutrino.dataplane.ovsdb.api import Bridge, Ovsdb, Port, SetBridge, SetPort, Snapshot
 from neutrino.dataplane.tc.api import Tc
 from neutrino.dataplane.tc.real import RealTc
 from neutrino.model.agents import NEUTRON_AGENT
@@ -84,6 +84,7 @@ class Reconciler:
         self.options = with_tables(self.options, self.extensions)
         self._renderer = Renderer(self.extensions)
         self.tables = FlowTables(self.openflow, self.options, self.extensions, self._renderer, self.foreign)
+        self.tags: Mapping[str, int | None] = {}  # by device: set by the last reconciliation; may be read in any thread
         self._vlans: dict[SegmentKey, int] = {}
         self._filters = Filters(self.tc)
         self._left_insecure: set[str] = set()  # bridges for which the warning was logged
@@ -102,7 +103,7 @@ class Reconciler:
         )
         self._steps: tuple[Step[Any], ...] = (
             Step(lambda now: bridges.plan_vlan_limit(now.desired, now.snapshot), self._apply_settled),
-            Step(lambda now: bridges.plan_tags(now.desired, now.snapshot), self._apply_configuration),
+            Step(lambda now: bridges.plan_tags(now.desired, now.snapshot), self._apply_tags),
             # Before flows: no packet of a hybrid port passes unfiltered.
             Step(self._plan_hybrid, self._apply_hybrid),
             Step(self._plan_contributions, self._apply_contributions),
@@ -221,6 +222,11 @@ class Reconciler:
 
     def _apply_settled(self, now: Round, planned: ConfigurationPlan) -> None:
         self._configure(now, planned, wait=SETTLE_SECONDS)
+
+    def _apply_tags(self, now: Round, planned: ConfigurationPlan) -> None:
+        # Before the transaction: its event may arrive before it returns.
+        self.tags = {change.name: change.tag for change in planned.changes if isinstance(change, SetPort)}
+        self._configure(now, planned)
 
     def _plan_contributions(self, now: Round) -> ConfigurationPlan:
         return bridges.plan_contributions(now.rendered, now.snapshot, complete=now.complete)

@@ -25,11 +25,19 @@ from neutrino.agent.l2.packet_logger import PacketLogger
 from neutrino.agent.l2.rates import RateReporter
 from neutrino.agent.l2.reconciler import Outcome, Reconciler, ReconcilerView
 from neutrino.agent.l2.statistics import PacketCounts, statistics
+from neutrino.agent.l2.switch_events import SwitchEvents
 from neutrino.agent.runtime.context import Intervals, PortHolds
 from neutrino.agent.runtime.measures import Measure, of_loop
 from neutrino.agent.runtime.queue import WorkQueue
 from neutrino.agent.runtime.role import Drift, ObjectStatus, RoleFeed, StatusReports, described, repaired
-from neutrino.agent.runtime.switch import FIRST_RETRY, LONGEST_RETRY, SwitchStarts, subscribe, wait_connected
+from neutrino.agent.runtime.switch import (
+    FIRST_RETRY,
+    LONGEST_RETRY,
+    Events,
+    SwitchStarts,
+    subscribe,
+    wait_connected,
+)
 from neutrino.agent.runtime.thread_lock import ThreadLock
 from neutrino.dataplane.inspection.api import InspectionError
 from neutrino.dataplane.openflow.api import Flow, OpenFlowError
@@ -187,7 +195,8 @@ class L2Role:
         connect = self.reconciler.ovsdb
         ovsdb = await wait_connected(connect, lambda reason: self._set_dataplane(f"down: {reason}"))
         self._ovsdb = ovsdb
-        subscribe(ovsdb, lambda events: self._queue.put(RECONCILE))
+        self._switch_events = SwitchEvents(self.bridge, ovsdb.read())
+        subscribe(ovsdb, self._switch_changed)
         if self.dropping:
             await asyncio.to_thread(self.reconciler.drop_flows)
         self._queue.put(RECONCILE)  # from the feed's cache: the server may be unreachable
@@ -203,6 +212,13 @@ class L2Role:
                 group.create_task(
                     self.packet_logger.run(self.bridge, lambda: self.reconciler.applied, self._starts.more_than)
                 )
+
+    def _switch_changed(self, events: Events) -> None:
+        ports, tags = self.feed.state.objects[PORT], self.reconciler.tags
+        # All of them, as each is remembered.
+        needed = [self._switch_events.need_reconciliation(event, ports, tags) for event in events]
+        if any(needed):
+            self._queue.put(RECONCILE)
 
     async def _work(self) -> None:
         while True:
