@@ -14,6 +14,7 @@ from neutrino.lab.errors import LabError
 from qa.bench.neutron.processes import ROOT
 from qa.takeover.lab import cloud, dumps, neutron_lab, paths, table
 from qa.takeover.lab.cloud import Cloud
+from qa.takeover.lab.configuration import Shape
 from qa.takeover.lab.meters import process
 from qa.takeover.lab.meters.measurements import Plan
 from qa.takeover.lab.neutron_lab import NeutronLab
@@ -62,7 +63,7 @@ def started(
         neutron = neutron_lab.attach(state, say)
         yield neutron, cloud.read(neutron.api)
         return
-    with neutron_lab.running(state, say, use_veth=use_veth) as neutron:
+    with neutron_lab.running(state, say, shape=Shape(use_veth=use_veth)) as neutron:
         built = cloud.build(neutron)
         if routers:
             cloud.add_routers(neutron, built, routers)

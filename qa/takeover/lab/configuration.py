@@ -67,8 +67,22 @@ class AgentHost:
     firewall_driver: str = "openvswitch"
 
 
+@dataclass(frozen=True)
+class Shape:
+    """What a lab consists of."""
+
+    hosts: int = 3
+    agents: tuple[str, ...] = AGENTS  # of each host
+    hybrid_host: str = HYBRID_HOST
+    server: str = ""  # further configuration of the server
+    use_veth: bool = False
+
+    def firewall_driver(self, host: str) -> str:
+        return HYBRID if host == self.hybrid_host else "openvswitch"
+
+
 def firewall_driver(host: str) -> str:
-    return HYBRID if host == HYBRID_HOST else "openvswitch"
+    return Shape().firewall_driver(host)
 
 
 def agent_conf(host: AgentHost) -> str:

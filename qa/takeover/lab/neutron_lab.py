@@ -1,7 +1,8 @@
-"""Neutron's server on this machine, and its agents on three lab hosts, each with its own Open vSwitch.
+"""Neutron's server on this machine, and its agents on lab hosts, each with its own Open vSwitch.
 
-h1 and h2 are network nodes, whose L3 agents host routers of every kind; h3 has the distributed parts only. All three run
-instances. MariaDB, RabbitMQ and the server end with this process; hosts are found by the lab's mark (`neutrino lab down`).
+By default there are three: h1 and h2 are network nodes, whose L3 agents host routers of every kind; h3 has the distributed
+parts only. All three run instances. MariaDB, RabbitMQ and the server end with this process; hosts are found by the lab's
+mark (`neutrino lab down`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from neutrino.lab.settings import LabSettings, underlay_address
 from qa.bench.neutron import processes as neutron_processes
 from qa.bench.neutron.configuration import Place
 from qa.takeover.lab import configuration
-from qa.takeover.lab.configuration import AGENTS, L3, AgentHost
+from qa.takeover.lab.configuration import L3, AgentHost, Shape
 from qa.takeover.lab.relay import Relay
 from tests.support.mariadb import MariaDB
 from tests.support.ports import free_port
@@ -77,7 +78,7 @@ class NeutronLab:
     lab: Lab
     endpoints: Endpoints
     output: build.Output
-    use_veth: bool = False
+    shape: Shape = field(default_factory=Shape)
     own_server: NeutronServer | None = None  # None: another process runs it
 
     @property
@@ -136,8 +137,8 @@ class NeutronLab:
                 settings.agent_mode(host),
                 self.endpoints.broker.replace("amqp://", "rabbit://", 1),
                 self.lab.paths.metadata_secret.read_text().strip(),
-                self.use_veth,
-                configuration.firewall_driver(host),
+                self.shape.use_veth,
+                self.shape.firewall_driver(host),
             )
         )
         _write_private(directory / "agent.conf", text)
@@ -146,18 +147,18 @@ class NeutronLab:
     def missing_agents(self) -> list[str]:
         """Agents that the API does not show alive."""
         alive = {(agent["host"], agent["binary"]) for agent in self.api.list("agent") if agent["alive"]}
-        return [f"{host}: {name}" for host in self.lab.hosts for name in AGENTS if (host, name) not in alive]
+        return [f"{host}: {name}" for host in self.lab.hosts for name in self.shape.agents if (host, name) not in alive]
 
     def check_agents(self) -> None:
         """Raise LabError with the end of its log if an agent has ended."""
         for host in self.lab.hosts:
-            for program in AGENTS:
+            for program in self.shape.agents:
                 if self.agent_pid(host, program) is None:
                     raise LabError(f"{program} of {host} ended:\n{self.lab.log_tail(f'{host}-{program}')}")
 
 
 @contextmanager
-def running(state: Path, output: build.Output, *, use_veth: bool = False) -> Iterator[NeutronLab]:
+def running(state: Path, output: build.Output, *, shape: Shape) -> Iterator[NeutronLab]:
     """Neutron with its hosts for the duration of the block; a lab that an earlier run left in `state` is removed."""
     started = time.monotonic()
 
@@ -169,7 +170,7 @@ def running(state: Path, output: build.Output, *, use_veth: bool = False) -> Ite
         stack.enter_context(locked(state.with_suffix(".lock"), f"another run uses {state}"))
         if state.exists():
             build.down(state)
-        lab = Lab(state, LabSettings(hosts=3, port=free_port()))
+        lab = Lab(state, LabSettings(hosts=shape.hosts, port=free_port()))
         mariadb, broker = MariaDB(), RabbitMQ()
         stack.enter_context(_stopped(mariadb, broker))
         database = pool.submit(mariadb.start)
@@ -179,10 +180,10 @@ def running(state: Path, output: build.Output, *, use_veth: bool = False) -> Ite
         build.write_files(lab)
         build.make_namespaces(lab, pool)
         switches = [pool.submit(lab.ovs(host).start) for host in lab.hosts]
-        place = _write_server_files(lab, mariadb, broker)
+        place = _write_server_files(lab, mariadb, broker, shape)
         endpoints = Endpoints(f"http://127.0.0.1:{place.port}", mariadb.url(DATABASE), broker.url)
         _write_private(state / ENDPOINTS, msgspec.json.encode(endpoints).decode())
-        neutron = NeutronLab(lab, endpoints, progress, use_veth, NeutronServer(place))
+        neutron = NeutronLab(lab, endpoints, progress, shape, NeutronServer(place))
         database.result()
         mariadb.create_database(DATABASE)
         progress("MariaDB")
@@ -201,7 +202,7 @@ def running(state: Path, output: build.Output, *, use_veth: bool = False) -> Ite
         progress("schema of Neutron's database")
         stack.callback(neutron.server.stop)
         progress(f"Neutron's API on {neutron.server.start()}")
-        for program in AGENTS:
+        for program in shape.agents:
             for host in lab.hosts:
                 neutron.start_agent(host, program)
         _wait_for_agents(neutron)
@@ -226,12 +227,12 @@ def _prefer_switch(lab: Lab, host: str) -> None:
         os.setpriority(os.PRIO_PROCESS, int(thread.name), SWITCH_PRIORITY)
 
 
-def _write_server_files(lab: Lab, mariadb: MariaDB, broker: RabbitMQ) -> Place:
+def _write_server_files(lab: Lab, mariadb: MariaDB, broker: RabbitMQ, shape: Shape) -> Place:
     place = neutron_processes.write_files(lab.paths.state / "neutron", mariadb.url(DATABASE), broker.url)
     lines = place.neutron_conf.read_text(encoding="utf-8").splitlines()
     plugins = f"service_plugins = {','.join(configuration.SERVICE_PLUGINS)}"
     lines = [plugins if line.startswith("service_plugins") else line for line in lines]
-    place.neutron_conf.write_text("\n".join(lines) + configuration.SERVER, encoding="utf-8")
+    place.neutron_conf.write_text("\n".join(lines) + configuration.SERVER + shape.server, encoding="utf-8")
     place.ml2_conf.write_text(configuration.ML2, encoding="utf-8")
     return place
 
