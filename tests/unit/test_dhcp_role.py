@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from neutrino.agent.dhcp.network import ServedNetwork
+from neutrino.agent.dhcp.render import daemon_name
 from neutrino.agent.runtime.supervisor import Service
 from neutrino.dataplane.ovsdb.api import DeletePort, Interface, SetPort
 from neutrino.feed.state import StateChange
@@ -99,6 +100,40 @@ def test_a_new_network_is_reconciled_once_and_again_when_its_switch_port_is_chan
             before = len(reconciled)
             host.ovsdb.lose_device(plugged()[0].name)
             await eventually(lambda: len(reconciled) > before, "the device is looked for")
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_other_processes_are_looked_for_only_where_this_agent_has_not_ended_the_dnsmasq_of_a_network() -> None:
+    """That reads all of /proc, for each network that is deleted."""
+    host, searched = DhcpHost(), list[str]()
+    stop_all = host.reconciler.dnsmasq.stop_all
+
+    def counted(network_id: str) -> None:
+        searched.append(network_id)
+        stop_all(network_id)
+
+    host.reconciler.dnsmasq.stop_all = counted  # type: ignore[method-assign]
+
+    async def scenario() -> None:
+        host.cache("dhcp_network", DhcpNetwork(id=NETWORK, subnets=(V4,)))
+        host.cache("dhcp_port", OWN)
+        host.feed.is_synced = True
+        host.role.synced()
+        running = asyncio.create_task(host.role.run())
+        try:
+            for other_is_left in (False, True):
+                host.cache("dhcp_network", DhcpNetwork(id=NETWORK, subnets=(V4,)))
+                await eventually(lambda: host.is_running(NETWORK), "the network is served")
+                await host.role.finish()
+                if other_is_left:
+                    await host.role._supervisor.stop(daemon_name(NETWORK))
+                removed(host, "dhcp_network", NETWORK)
+                await eventually(lambda: not host.reconciler.known(), "nothing is left of it")
+                assert searched == [NETWORK] * other_is_left
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

@@ -190,14 +190,18 @@ class Reconciler:
                 LOG.warning("network %s: dnsmasq keeps the stale leases of %s", network.id, addresses)
                 return
 
-    def remove(self, network_id: str) -> bool:
-        """Remove everything of the network; whether there was anything. Its directory, the record of it, is last."""
+    def remove(self, network_id: str, *, is_stopped: bool = False) -> bool:
+        """Remove everything of the network; whether there was anything. Its directory, the record of it, is last.
+
+        `is_stopped`: the dnsmasq that this agent has supervised has ended. Then no other is looked for in all of /proc.
+        """
         name = f"{NAMESPACE_PREFIX}{network_id}"
         plugged = self._stale_ports(network_id)
         if not (plugged or self.services.exists(name) or network_id in self.dnsmasq.networks()):
             return False
         # Processes first: one that runs in the namespace would keep it, and its devices, alive.
-        self.dnsmasq.stop_all(network_id)
+        if not is_stopped:
+            self.dnsmasq.stop_all(network_id)
         self._leftovers.end_processes(name)
         self.services.remove(name, unplug=plugged)
         self.dnsmasq.forget(network_id)

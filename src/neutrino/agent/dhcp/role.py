@@ -188,8 +188,10 @@ class DhcpRole:
         ):
             return ""
         if not network.is_served:
-            await self._supervisor.stop(daemon_name(network_id))  # first, or it would be respawned while it is removed
-            await asyncio.to_thread(self.reconciler.remove, network_id)
+            name = daemon_name(network_id)
+            is_running = self._supervisor.running(name) is not None
+            await self._supervisor.stop(name)  # first, or it would be respawned while it is removed
+            await asyncio.to_thread(self.reconciler.remove, network_id, is_stopped=is_running)
             self._set_foreign(network_id, {})
             self._searched.discard(network_id)
             if self.feed.state.get(NETWORK, network_id) is None:
