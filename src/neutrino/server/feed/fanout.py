@@ -27,6 +27,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
 from sqlalchemy.engine import Connection
 
 from neutrino.feed.digests import number_of, text_of, total
@@ -50,16 +51,17 @@ Reader = Callable[[Connection, Sequence[str] | None], Iterable[tuple[str, Any]]]
 Take = Callable[[str, Any, Any], None]  # id, record before and after a change; None: there is none
 
 
-@dataclass(slots=True, eq=False)
-class Item(Generic[T_co]):
-    """An object with its `put` message and digest, both made on first use, and kept if several hosts get the message."""
+class Item(msgspec.Struct, Generic[T_co], eq=False, gc=False):
+    """An object with its `put` message and digest, both made on first use, and kept if several hosts get the message.
+
+    There are three for each port: no other class is made as fast, and `gc` would look at all of them for cycles.
+    """
 
     kind: str
     object: T_co
     is_shared: bool = True
     _encoded: bytes | None = None
     _number: int | None = None
-    _digest: str | None = None
 
     @property
     def number(self) -> int:
@@ -69,9 +71,7 @@ class Item(Generic[T_co]):
 
     @property
     def digest(self) -> str:
-        if self._digest is None:
-            self._digest = text_of(self.number)
-        return self._digest
+        return text_of(self.number)
 
     def encoded(self) -> bytes:
         if self._encoded is not None:
@@ -135,7 +135,7 @@ class Store(ABC):
     def _references(self, value: Object | None) -> frozenset[Topic]:
         if value is None or not self._rules:
             return NO_TOPICS
-        return _shared(frozenset((kind, key) for kind, keys in self._rules for key in keys(value)))
+        return _shared(frozenset([(kind, key) for kind, keys in self._rules for key in keys(value)]))
 
     @abstractmethod
     def put(self, key: str, before: Any, after: Any) -> None:
@@ -219,7 +219,15 @@ class SharedObjects(Store, Generic[T]):
         if old != new:
             self._replace(old, new)
 
+    def total(self, host: str) -> str:
+        return text_of(sum(item.number for item in self.items(host)))
+
     def _replace(self, old: T | None, new: T | None) -> None:
+        if old is None and new is not None and not self._rules and self._served.subscriber is None:
+            key = self._key(new)  # most of what there is at the start: an object that concerns its topic alone
+            self._items[new.id] = self._by_key[key][new.id] = Item(self.name, new)
+            self._touch_hosts(key, new.id)
+            return
         if old is not None:
             self._drop(self._key(old), old.id)
         if new is not None:
@@ -331,6 +339,9 @@ class HostObjects(Store):
 
     def items(self, host: str) -> Iterable[Item[Object]]:
         return [self._items[key, host] for key in self._ids.get(host, ())]
+
+    def total(self, host: str) -> str:
+        return text_of(sum(item.number for item in self.items(host)))
 
 
 class Fanout:

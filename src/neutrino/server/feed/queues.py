@@ -7,7 +7,7 @@ Of a snapshot the ids are kept, in one tuple per kind or network.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -129,10 +129,12 @@ class Watchers:
         else:
             self._by_host.pop(pending.host, None)
 
-    def of(self, hosts: Collection[str], kind: str) -> Iterator[Pending]:
+    def of(self, hosts: Collection[str], kind: str) -> Iterable[Pending]:
         """Those of the hosts that consume the kind: others must not even receive the ids of its objects."""
+        return self._of(hosts, kind) if self._by_host else ()  # at the start, while everything is read, there is none
+
+    def _of(self, hosts: Collection[str], kind: str) -> Iterator[Pending]:
         # A change of a large network concerns a thousand hosts, of which few may be connected here: walk the smaller set.
-        # At the start, while everything is read, there is none.
         if len(hosts) <= len(self._by_host):
             for host in hosts:
                 for pending in self._by_host.get(host, ()):

@@ -12,7 +12,7 @@ import resource
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
@@ -165,10 +165,7 @@ class FeedServer:
 
     async def _read_everything(self) -> None:
         """Start from a new fan-out. Connected hosts are closed: they reconnect and are compared with it."""
-        head, records, queries = await self._run(self._reading, self._load)
-        fanout = Fanout(self._sources.kinds)
-        fanout.apply(records)
-        fanout.position = head.position
+        head, fanout, queries = await self._run(self._reading, self._load)
         self._routers.follow(fanout.watch("router", self._routers.changed))
         self.fanout, self._database = fanout, head.identity
         metrics.SNAPSHOTS.inc()
@@ -176,10 +173,14 @@ class FeedServer:
         await self._admission.refresh()
         await self._close(self._sessions, "the server has read everything again")
 
-    def _load(self) -> tuple[Head, Records, list[HostQuery]]:
-        head, records = self._changes.read_all()
+    def _load(self) -> tuple[Head, Fanout, list[HostQuery]]:
+        fanout = Fanout(self._sources.kinds)
+        with _without_collection(freeze=not self._sessions):
+            head, records = self._changes.read_all()
+            fanout.apply(records)
+        fanout.position = head.position
         with self._db.read() as connection:
-            return head, records, self._queries.read(connection)
+            return head, fanout, self._queries.read(connection)
 
     async def _follow(self) -> None:
         pace = Pace()
@@ -387,6 +388,22 @@ class FeedServer:
         await asyncio.gather(*(session.close(reason) for session in closing), return_exceptions=True)
 
 
+@contextlib.contextmanager
+def _without_collection(*, freeze: bool) -> Iterator[None]:
+    """Make objects that stay and have no cycles: the collector would look at millions of them again and again.
+
+    `freeze`: it does not look at them later either, which would hold up all hosts for a second now and then. Whatever else
+    exists then is not collected any more.
+    """
+    gc.disable()
+    try:
+        yield
+        if freeze:
+            gc.freeze()
+    finally:
+        gc.enable()
+
+
 def _worst(sessions: Iterable[HostSession], number: Callable[[HostSession], int]) -> dict[tuple[str, ...], float]:
     """Return the largest number of each host, which may have an old connection whose end the server has not noticed yet."""
     found: dict[tuple[str, ...], float] = {}
@@ -439,7 +456,7 @@ def run(conf: Configuration, ready: Callable[[], object] = lambda: None, *, alon
     _allow_connections()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)  # records have no cycles; with the default, creating 100,000 takes twice as long
+    gc.set_threshold(50_000, 20, 20)  # records have no cycles: of those that change, few have to be looked at
     notifier = notifier_from_conf(conf, conf.host)
     if notifier is not None:
         backend = replace(backend, services=replace(backend.services, publish=notifier.publish))

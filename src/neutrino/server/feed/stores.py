@@ -4,7 +4,7 @@ Of forwarding entries and of members, one digest stands for a set: the sum of th
 no other part of the set, and order has no effect.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
@@ -97,12 +97,13 @@ class PeerHosts(SharedObjects[Host]):
 
     def _largest(self, host: str) -> tuple[str, Set[str]]:
         """The host's network with the most hosts, and its peers on other networks alone; an empty text: there is none."""
-        hosts_of, name = self._subscriptions.hosts, self.name
-        networks = self._subscriptions.keys(host, name)
+        hosts_of = self._subscriptions.hosts
+        networks = {key: hosts_of(self.name, key) for key in self._subscriptions.keys(host, self.name)}
         if not networks:
             return "", set()
-        largest = max(networks, key=lambda key: len(hosts_of(name, key)))
-        return largest, set().union(*(hosts_of(name, key) for key in networks)) - hosts_of(name, largest)
+        largest = max(networks, key=lambda key: len(networks[key]))
+        in_largest = networks.pop(largest)
+        return largest, set().union(*networks.values()) - in_largest
 
     def _sum(self, network_id: str) -> int:
         if network_id not in self._sums:
@@ -150,6 +151,7 @@ class ForwardingEntries(SharedObjects[Forwarding]):
             pending.touch(self.name, object_id)
 
     notify = Store.notify  # by `touch`: the digest of the network is due with its entries
+    total = Store.total  # of these digests, not of the entries
 
     def _receives(self, host: str, value: Forwarding) -> bool:
         return _is_for(value, host) and self._subscriptions.has(host, self.name, value.network_id)
@@ -206,7 +208,7 @@ def _is_for(entry: Forwarding, host: str) -> bool:
 class MemberSet:
     """The members of one security group, each counted as often as ports bring it."""
 
-    _counts: Counter[Member] = field(default_factory=Counter)
+    _counts: dict[Member, int] = field(default_factory=dict)
     _number: int = 0
     _encoded: list[bytes] | None = None  # made once for all hosts that need the whole group
 
@@ -217,14 +219,16 @@ class MemberSet:
         """Count these; returns the members that are new in the group and those that left it."""
         new: set[Member] = set()
         lost: set[Member] = set()
+        counts = self._counts
         for member in added:
-            self._counts[member] += 1
-            if self._counts[member] == 1:
+            count = counts.get(member, 0)
+            counts[member] = count + 1
+            if not count:
                 new.add(member)
         for member in removed:
-            self._counts[member] -= 1
-            if not self._counts[member]:
-                del self._counts[member]
+            counts[member] -= 1
+            if not counts[member]:
+                del counts[member]
                 lost.add(member)
         if new or lost:
             self._number += sum(map(_member_hash, new)) - sum(map(_member_hash, lost))

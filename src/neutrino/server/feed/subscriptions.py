@@ -42,7 +42,7 @@ class Subscriptions:
             self._causes[host, cause] = topics
         else:
             del self._causes[host, cause]
-        for topic in topics - before:
+        for topic in topics - before if before else topics:
             self._add(host, topic)
         # Removals last: a topic that stays needed through a new reference is not lost and gained again in between.
         for topic in before - topics:
@@ -59,10 +59,13 @@ class Subscriptions:
 
     def _add(self, host: str, topic: Topic) -> None:
         kind, key = topic
-        counts = self._counts.setdefault((host, kind), {})
+        counts = self._counts.get((host, kind))
+        if counts is None:
+            counts = self._counts[host, kind] = {}
         # Counted: ten ports on a network are ten causes, and the host loses the network only with the last of them.
-        counts[key] = counts.get(key, 0) + 1
-        if counts[key] == 1:
+        count = counts.get(key, 0)
+        counts[key] = count + 1
+        if not count:
             self._hosts.setdefault(topic, set()).add(host)
             self._notify(host, kind, key)
             self.refer(host, topic, self._references.get(topic, NO_TOPICS))
