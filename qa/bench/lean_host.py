@@ -146,7 +146,11 @@ class LeanHost(asyncio.Protocol):
         block = self._tables.block(payload)
         if block is None or not self.state.put_block(block):
             for message in s.decode(payload):
-                self._take(message)
+                if type(message) is s.Put and message.kind == s.ENTRIES:  # nearly all
+                    if self.state.put(message):
+                        self._seen(message.object.id)
+                else:
+                    self._take(message)
 
     def _take(self, message: s.ServerMessage) -> None:
         match message:

@@ -87,6 +87,7 @@ class Table:
         self.numbers: list[int] = []  # digests as numbers
         self._index: dict[tuple[str, str], int] = {}
         self._versions: dict[str, list[int]] = {}  # rows of an id
+        self.has_versions = False  # an object has changed since the first host has received it
 
     def row(self, key: str, digest: str) -> int:
         found = self._index.get((key, digest))
@@ -94,13 +95,10 @@ class Table:
             found = self._index[key, digest] = len(self.rows)
             self.rows.append((key, digest))
             self.numbers.append(int(digest, 16))
-            self._versions.setdefault(key, []).append(found)
+            versions = self._versions.setdefault(key, [])
+            versions.append(found)
+            self.has_versions = self.has_versions or len(versions) > 1
         return found
-
-    @property
-    def has_versions(self) -> bool:
-        """Whether an object has changed since the first host has received it."""
-        return len(self._versions) < len(self.rows)
 
     def versions(self, key: str) -> list[int]:
         return self._versions.get(key, [])
@@ -229,7 +227,8 @@ class LeanState:
             network = value.network_id
             self.entries[network] = ""
             self._tables.network_of[value.id] = network
-            return (self._held.get(network) or self._of(network)).put(value.id, message.digest)
+            held = self._held.get(network)
+            return (self._of(network) if held is None else held).put(value.id, message.digest)
         if kind == PEERS:
             return self._of(PEERS).put(value.id, message.digest)
         known = self._others.setdefault(kind, {})

@@ -169,6 +169,16 @@ def test_parts_are_made_in_order_and_once() -> None:
     assert "".join(made) == "abcdefghijklmnopqrstuvwxyz"
 
 
+@pytest.mark.parametrize("owners", ["h1", "h1 h1", "h1 h2 h1 h3 h1", "h2 h1", "h1 h2", "h2 h1 h1 h2", "h2 h3"])
+def test_a_host_gets_a_part_without_its_own(owners: str) -> None:
+    """At the beginning, at the end, in a row, alone."""
+    own = dict(enumerate(owners.split()))
+    composed = Composed([str(number) for number in own], lambda key: (f"<{key}>".encode(), own[int(key)]))
+    part = composed.part(0)
+    assert part is not None
+    assert part.without("h1").decode() == ",".join(f"<{number}>" for number, owner in own.items() if owner != "h1")
+
+
 def test_a_composed_message_is_not_kept_twice() -> None:
     item = Item("host", Host(id="h1", tunneling_ip="192.0.2.1"))
     assert item.message() == item.message() == item.encoded()

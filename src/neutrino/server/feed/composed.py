@@ -8,7 +8,8 @@ frame until one of its objects changes, and leaves out of a part what a host mus
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,13 +29,23 @@ class Part:
         """The messages of all objects but the host's own."""
         if host not in self._owners:
             return self.data
-        kept = []
-        start = 0
-        for owner, end in zip(self._owners, self._ends, strict=True):
-            if owner != host:
-                kept.append(self.data[start:end])
-            start = end + 1  # after the comma
+        kept, start = list[bytes](), 0
+        for index in _places(self._owners, host):
+            begin = self._ends[index - 1] + 1 if index else 0  # after the comma
+            if begin > start:
+                kept.append(self.data[start : begin - 1])
+            start = self._ends[index] + 1
+        if start < len(self.data):
+            kept.append(self.data[start:])
         return b",".join(kept)
+
+
+def _places(owners: tuple[str, ...], host: str) -> Iterator[int]:
+    place = -1
+    with suppress(ValueError):  # there is no further one
+        while True:
+            place = owners.index(host, place + 1)
+            yield place
 
 
 class Composed:

@@ -7,7 +7,7 @@ change affects. `Sources` is all of them together, in the order in which records
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import partial
 from graphlib import TopologicalSorter
 from itertools import chain
 from typing import Any
@@ -62,15 +62,20 @@ class Added:
 
     def fields(self, key: str) -> Values:
         """The added fields of the object with this id."""
-        return {**self.defaults, **{k: v for part in self.parts for k, v in part.get(key, {}).items()}}
+        own = [part[key] for part in self.parts if key in part]  # as a rule of few objects
+        return {**self.defaults, **{k: v for part in own for k, v in part.items()}} if own else self.defaults
 
     def complete(self, base: object) -> Any:
         """The object with the added fields of objects inside it."""
-        return reduce(lambda value, add: add(value), self.inner, base)
+        for add in self.inner:
+            base = add(base)
+        return base
 
     def place(self, record: object, base: object) -> Any:
         """The record as it is on the hosts that features place it on."""
-        return reduce(lambda value, place: place(value, base), self.placed, record)
+        for place in self.placed:
+            record = place(record, base)
+        return record
 
 
 @dataclass(frozen=True)
