@@ -42,9 +42,9 @@ LOG = logging.getLogger(__name__)
 # At DEBUG the library logs its headers, with the credential of this host, and the beginnings of frames.
 _FRAMES = logging.getLogger(f"{__name__}.frames")
 _FRAMES.setLevel(logging.WARNING)
-REFUSED_FAILURES = 12  # a refusal counts as this many failed attempts: an immediate retry would be refused too
+REFUSED_FAILURES = 18  # a refusal counts as this many failed attempts: an immediate retry would be refused too
 MAX_REPORTS: Final = 20_000  # a server may be unreachable for long
-BACKOFF = 1.5  # growth of the delay: after an outage, a host retries within about half of its length
+BACKOFF = 1.3  # growth of the delay: after an outage, a host retries within about a third of its length
 Subject = tuple[str, ...]
 _TRAFFIC: Subject = ("traffic",)
 
