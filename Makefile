@@ -67,10 +67,10 @@ image: package ## build an image of the server from Debian packages alone into d
 	@DEBIAN="$(DEBIAN)" KEEP="$(KEEP)" scripts/image
 
 .PHONY: deploy-test
-deploy-test: package ## deploy a cloud by Ansible on machines with systemd, in namespaces: install, use, upgrade, remove (SHAPE=small|full, STEPS=list, KEEP=1)
+deploy-test: package ## deploy a cloud by Ansible on machines with systemd, in namespaces: install, use, upgrade, remove (SHAPE=small|full, DEBIAN=12|13, STEPS=list, KEEP=1)
 	@scripts/setup deploy
 	@scripts/setup keystone
-	@SHAPE="$(SHAPE)" STEPS="$(STEPS)" KEEP="$(KEEP)" scripts/deploy-test
+	@SHAPE="$(SHAPE)" DEBIAN="$(DEBIAN)" STEPS="$(STEPS)" KEEP="$(KEEP)" scripts/deploy-test
 
 check: ## lint, format, types, import rules
 	@scripts/setup test

@@ -40,12 +40,15 @@ PROMOTE = "pg_ctlcluster $(ls /etc/postgresql) main promote"
 
 @dataclass(eq=False)
 class Databases:
+    """`machines`: the primary, and then its standby."""
+
     machines: Sequence[Machine]
     password: str = field(default_factory=lambda: secrets.token_hex(12))
 
     @property
     def url(self) -> str:
-        hosts = "&".join(f"host={machine.address}:5432" for machine in self.machines)
+        """Of both: it stays when they change their roles."""
+        hosts = "&".join(sorted(f"host={machine.address}:5432" for machine in self.machines))
         return f"postgresql+psycopg://neutrino:{self.password}@/neutrino?{hosts}&target_session_attrs=read-write"
 
     def start(self) -> None:
@@ -56,11 +59,20 @@ class Databases:
         for other in others:
             self._sql(first, f"CREATE USER replicator REPLICATION PASSWORD '{self.password}'")
             other.shell(INSTALL.format(network=MGMT))
-            other.shell(FOLLOW.format(primary=first.address, password=self.password))
-            wait_for("the standby", 60, lambda: self._sql(first, REPLICAS) == "1")
-            # The primary's alone, so not before the copy: the standby has none after it is promoted.
-            self._sql(first, "ALTER SYSTEM SET synchronous_standby_names = '*'")
-            self._sql(first, "SELECT pg_reload_conf()")
+            self.follow()
+
+    @property
+    def standby(self) -> Machine:
+        return self.machines[1]
+
+    def follow(self) -> None:
+        """Make the second machine a synchronous standby of the first one, with a copy of its data."""
+        primary, standby = self.machines
+        standby.shell(FOLLOW.format(primary=primary.address, password=self.password))
+        wait_for("the standby", 60, lambda: self._sql(primary, REPLICAS) == "1")
+        # The primary's alone, so not before the copy: the standby has none after it is promoted.
+        self._sql(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self._sql(primary, "SELECT pg_reload_conf()")
 
     def fail_over(self) -> None:
         """What a failover manager does: the primary is switched off, then the standby is promoted."""
@@ -69,6 +81,7 @@ class Databases:
         standby.shell(PROMOTE)
         if self._sql(standby, "SELECT pg_is_in_recovery()") != "f":
             raise Failed("the standby was not promoted")
+        self.machines = (standby, primary)
 
     @staticmethod
     def _sql(machine: Machine, statement: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qa.deploy.cloud import Cloud, external_subnet
-from qa.deploy.machines import OUTSIDE, Failed, command, wait_for
+from qa.deploy.machines import OUTSIDE, Failed, Machine, command, wait_for
 from qa.deploy.results import Result
 from qa.deploy.traffic import ApiLoad, Ping
 
 SUFFIX = "+1"  # of the version to which the cloud is upgraded
-DIST = Path("dist")
 # Prints what a host of the cloud has, and another machine does not.
 LEFT_OVER = """
 ls -d /etc/neutrino /var/lib/neutrino* /var/log/neutrino* /usr/lib/neutrino /var/cache/neutrino-packages 2>/dev/null
@@ -86,6 +84,11 @@ def add_instance(cloud: Cloud, host: str, index: int) -> None:
     cloud.ids[f"host-{name}"] = host
 
 
+def remove_instance(cloud: Cloud, host: Machine, name: str) -> None:
+    cloud.vm(host, "delete", name)
+    del cloud.ids[f"host-{name}"]
+
+
 def paths(cloud: Cloud) -> list[Ping]:
     """Between each two hosts in both directions, to the router, out of the cloud by SNAT, and in by floating IPs."""
     names = [key.removeprefix("host-") for key in cloud.ids if key.startswith("host-")]
@@ -144,7 +147,7 @@ def kill_server(cloud: Cloud, result: Result) -> None:
         victim.kill()
         time.sleep(15)
         serves(load, result)
-    restart(cloud, victim.name)
+    restart(cloud, victim)
 
 
 def kill_feed(cloud: Cloud, result: Result) -> None:
@@ -161,7 +164,7 @@ def kill_balancer(cloud: Cloud, result: Result) -> None:
         victim.kill()
         time.sleep(15)
         serves(load, result)
-    restart(cloud, victim.name)
+    restart(cloud, victim)
 
 
 def kill_database(cloud: Cloud, result: Result) -> None:
@@ -170,14 +173,36 @@ def kill_database(cloud: Cloud, result: Result) -> None:
         cloud.databases.fail_over()
         time.sleep(15)
         serves(load, result)
+    restart(cloud, cloud.databases.standby)
+    with traffic(cloud, result):
+        cloud.databases.follow()
 
 
 def kill_host(cloud: Cloud, result: Result) -> None:
-    victim = cloud.of("h")[0]
+    """The network host on which the HA router is active."""
+    victim = cloud.machines[active_host(cloud)]
+    others = [
+        path
+        for path in paths(cloud)
+        if path.name.startswith("in-") and cloud.ids[f"host-{path.name.removeprefix('in-')}"] != victim.name
+    ]
+    for ping in others:
+        ping.start()
+    time.sleep(1)
     victim.kill()
-    took = wait_for("the paths of the other hosts", 60, lambda: reachable(cloud), 0.2)
-    result.figures.append(f"floating IPs of the other hosts answer after {took:.1f} s")
-    restart(cloud, victim.name)
+    wait_for("the paths of the other hosts", 60, lambda: reachable(cloud), 0.2)
+    time.sleep(2)
+    counts = [ping.stop() for ping in others]
+    longest = max(count.longest for count in counts)
+    result.figures.append(f"floating IPs of {len(others)} other hosts without an answer for {longest:.2f} s")
+    restart(cloud, victim)
+    # Its instance has ended with it: Nova would start it again.
+    found = next(key for key, host in cloud.ids.items() if key.startswith("host-") and host == victim.name)
+    name = found.removeprefix("host-")
+    remove_instance(cloud, victim, name)
+    add_instance(cloud, victim.name, int(name.removeprefix("vm")))
+    took = wait_for("all paths", 120, lambda: all(cloud.pings(path.words, path.target) for path in paths(cloud)), 1.0)
+    result.figures.append(f"after its return all paths answer again after {took:.1f} s")
 
 
 def serves(load: ApiLoad, result: Result) -> None:
@@ -188,16 +213,21 @@ def serves(load: ApiLoad, result: Result) -> None:
         raise Failed(f"requests still fail: {load.failures[-5:]}")
 
 
-def restart(cloud: Cloud, name: str) -> None:
-    cloud.machines[name].boot()
-    cloud.machines[name].wait()
-    if name.startswith("h"):
-        wait_for(f"{name} connected", 120, lambda: connected(cloud), 1.0)
+def restart(cloud: Cloud, machine: Machine) -> None:
+    machine.boot()
+    machine.wait()
+    if machine.is_host:
+        wait_for(f"{machine.name} connected", 120, lambda: connected(cloud), 1.0)
 
 
 def connected(cloud: Cloud) -> bool:
     hosts = cloud.call("GET", "status")["status"]["hosts"]
     return all(host["connection"] == "connected" for host in hosts)
+
+
+def active_host(cloud: Cloud) -> str:
+    agents = cloud.call("GET", f"routers/{cloud.ids['router']}/l3-agents")["agents"]
+    return str(next(agent["host"] for agent in agents if agent["ha_state"] == "active"))
 
 
 def reachable(cloud: Cloud) -> bool:
@@ -212,8 +242,7 @@ def shrink(cloud: Cloud, result: Result) -> None:
     victim = cloud.of("h")[-1]
     name = f"vm{len(cloud.of('h'))}"
     cloud.operator.play("remove_host", fails=True, neutrino_drained=victim.name)
-    cloud.vm(victim, "delete", name)
-    del cloud.ids[f"host-{name}"]
+    remove_instance(cloud, victim, name)
     with traffic(cloud, result):
         cloud.operator.play("remove_host", neutrino_drained=victim.name)
     left = victim.run("bash", "-c", LEFT_OVER, check=False).split()
@@ -246,22 +275,27 @@ def versions(cloud: Cloud) -> set[str]:
     return {machine.run("dpkg-query", "-W", "-f", "${Version}", "neutrino-common") for machine in machines}
 
 
+def packages(cloud: Cloud) -> Path:
+    """Those of scripts/deploy-test."""
+    return cloud.place.work / "dist"
+
+
 def upgrade(cloud: Cloud, result: Result) -> None:
     later = cloud.place.work / "dist-next"
-    command("scripts/next-packages", str(DIST), str(later), SUFFIX)
+    command("scripts/next-packages", str(packages(cloud)), str(later), SUFFIX)
     move(cloud, result, later)
 
 
 def downgrade(cloud: Cloud, result: Result) -> None:
-    move(cloud, result, cloud.place.work / "dist", back=True)
+    move(cloud, result, packages(cloud), back=True)
 
 
-def move(cloud: Cloud, result: Result, packages: Path, *, back: bool = False) -> None:
-    cloud.write_inventory(packages)
+def move(cloud: Cloud, result: Result, directory: Path, *, back: bool = False) -> None:
+    cloud.write_inventory(directory)
     # With one server its restart is seen.
     with traffic(cloud, result, failed=0 if cloud.shape.servers > 1 else None):
         cloud.operator.play("upgrade", neutrino_downgrade=back)
-    wanted = {next(iter(packages.glob("neutrino-common_*"))).name.split("_")[1]}
+    wanted = {next(iter(directory.glob("neutrino-common_*"))).name.split("_")[1]}
     if versions(cloud) != wanted:
         raise Failed(f"versions {versions(cloud)}, wanted {wanted}")
 
@@ -290,14 +324,6 @@ def certificates(cloud: Cloud, result: Result) -> None:
 def shown_certificate(cloud: Cloud) -> str:
     script = f"openssl s_client -connect {cloud.public}:9696 </dev/null 2>/dev/null | openssl x509 -noout -fingerprint"
     return command("bash", "-c", script)
-
-
-def prepare_packages(cloud: Cloud) -> Path:
-    packages = cloud.place.work / "dist"
-    packages.mkdir()
-    for file in DIST.glob("neutrino-*.deb"):
-        shutil.copy(file, packages)
-    return packages
 
 
 STEPS = (

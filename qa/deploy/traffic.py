@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import signal
 import subprocess
@@ -17,6 +19,8 @@ import requests
 
 INTERVAL = 0.02
 ANSWER = re.compile(r"icmp_seq=(\d+) ttl")
+SENT = re.compile(r"^(\d+) packets transmitted", re.MULTILINE)
+ON_THE_WAY = 5  # the last ones, whose answers may not have come yet
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,19 @@ class PingCount:
     sent: int
     lost: int
     longest: float  # seconds between two answers, less the interval
+
+
+def counted(text: str) -> PingCount:
+    """Of the output of ping. A path that ends to answer has lost all that was sent afterwards."""
+    answered = sorted({int(found[1]) for found in ANSWER.finditer(text)})
+    if not answered:
+        return PingCount(0, 0, 0.0)
+    summary = SENT.search(text)  # none if it was killed with its machine
+    sent = int(summary[1]) if summary else answered[-1]
+    if sent - answered[-1] <= ON_THE_WAY:
+        sent = answered[-1]
+    gaps = [later - earlier for earlier, later in zip([0, *answered], [*answered, sent + 1], strict=True)]
+    return PingCount(sent, sent - len(answered), (max(gaps) - 1) * INTERVAL)
 
 
 @dataclass(eq=False)
@@ -38,24 +55,31 @@ class Ping:
 
     def start(self) -> None:
         with self.log.open("wb") as file:
-            self._process = subprocess.Popen(
-                [*self.words, "ping", "-n", "-i", str(INTERVAL), "-W", "1", self.target], stdout=file, stderr=file
-            )
+            # The signal that ends it is for ping, which handles it, and not for nsenter, which waits for ping.
+            command = [
+                "env",
+                "--ignore-signal=INT",
+                *self.words,
+                "ping",
+                "-n",
+                "-i",
+                str(INTERVAL),
+                "-W",
+                "1",
+                self.target,
+            ]
+            self._process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
 
     def stop(self) -> PingCount:
-        """End it, and count: an answer that is still on its way is not lost."""
+        """End it, and count."""
         assert self._process
-        self._process.send_signal(signal.SIGINT)
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
-        answered = sorted({int(found[1]) for found in ANSWER.finditer(self.log.read_text())})
-        if not answered:
-            return PingCount(0, 0, 0.0)
-        gaps = [later - earlier for earlier, later in zip([0, *answered], answered, strict=False)]
-        return PingCount(answered[-1], answered[-1] - len(answered), (max(gaps) - 1) * INTERVAL)
+        for number in (signal.SIGINT, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(10)
+                break
+        return counted(self.log.read_text())
 
 
 @dataclass(eq=False)
