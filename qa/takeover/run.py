@@ -23,6 +23,7 @@ from qa.takeover.lab.__main__ import SETTLE_SECONDS, STATE, say, started
 from qa.takeover.lab.cloud import Cloud
 from qa.takeover.lab.meters import process
 from qa.takeover.lab.neutron_lab import NeutronLab
+from qa.takeover.playbook import Playbook
 from qa.takeover.steps import CONVERTED, MIXED_SECONDS, Takeover
 
 RESTARTED = "h3"  # the way back ends with a start of Neutron's agents: what that costs by itself
@@ -39,6 +40,7 @@ class End(StrEnum):
 class Options:
     hosts: tuple[str, ...]  # to convert; none: all of them
     end: End
+    playbook: bool = False  # of deploy/ converts them, instead of the command
 
 
 def main() -> int:
@@ -48,6 +50,9 @@ def main() -> int:
     parser.add_argument("--veth", action="store_true", help="devices of routers are veth pairs (ovs_use_veth)")
     parser.add_argument("--routers", type=int, default=0, help="further routers, each with an instance on h1")
     parser.add_argument("--attach", action="store_true", help="take over the lab that another process keeps running")
+    parser.add_argument(
+        "--playbook", action="store_true", help="convert hosts by the playbook of deploy/ (scripts/setup deploy)"
+    )
     ends = [end.value for end in End]
     parser.add_argument("--end", choices=ends, default=End.EXPORT, help="how far to go (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="keep the lab running until Ctrl-C")
@@ -60,7 +65,7 @@ def main() -> int:
         lab = {"attach": arguments.attach, "use_veth": arguments.veth, "routers": arguments.routers}
         with started(arguments.state.absolute(), **lab) as (neutron, built):
             hosts = tuple(arguments.hosts.split(",")) if arguments.hosts else ()
-            is_met = _take_over(neutron, built, Options(hosts, End(arguments.end)))
+            is_met = _take_over(neutron, built, Options(hosts, End(arguments.end), arguments.playbook))
             if arguments.keep:
                 say("until Ctrl-C")
                 signal.pause()
@@ -84,6 +89,8 @@ def _take_over(neutron: NeutronLab, built: Cloud, options: Options) -> bool:
         with takeover.phase("import and start of our server"):
             takeover.import_database("--final")
             takeover.start_server()
+        if options.playbook:
+            takeover.playbook = Playbook(neutron.lab)
         verdicts.append(_compare(takeover))
         with takeover.phase("start of our agents, which are held"):
             takeover.start_agents()

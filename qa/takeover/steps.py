@@ -23,6 +23,7 @@ from neutrino.takeover.verification import Verification
 from qa.takeover.lab.configuration import AGENTS, firewall_driver
 from qa.takeover.lab.neutron_lab import NeutronLab
 from qa.takeover.lab.table import Phase
+from qa.takeover.playbook import Playbook
 
 METADATA = "neutron-metadata-agent"  # runs on: haproxy needs it until it is replaced, and again on the way back
 CONVERTED = tuple(program for program in AGENTS if program != METADATA)
@@ -60,6 +61,7 @@ class Reader:
 class Takeover:
     neutron: NeutronLab
     phases: list[Phase] = field(default_factory=list)
+    playbook: Playbook | None = None  # converts hosts, instead of the command
 
     @contextmanager
     def phase(self, name: str, *, of_neutron: bool = False) -> Iterator[None]:
@@ -125,6 +127,9 @@ class Takeover:
     def convert(self, host: str, *arguments: str) -> None:
         """`neutrino takeover host` on the host; with `--back` it is given back to Neutron's agents."""
         lab = self.neutron.lab
+        if self.playbook is not None:
+            self.neutron.output(self.playbook.convert(host, back="--back" in arguments))
+            return
         options = [f"--config-file={file}" for file in lab.agent_config_files(host)]
         done = lab.run(host, [*NEUTRINO, "takeover", "host", *arguments, *options], check=False)
         self.neutron.output(f"{host}: {(done.stdout + done.stderr).strip()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -306,6 +307,9 @@ def test_the_commands(tmp_path: Path) -> None:
         assert done.status == 1
         assert "a final import of neutron@db (2026.1), finished at 2026-11-18T10:00:00Z" in done.out
         switch(server, "left", **OVS_OF_NEUTRON)
+        done = run_neutrino(["takeover", "status", "--json", *common])
+        assert done.status == 1
+        assert json.loads(done.out) == {"phase": "frozen", "converted": [], "left": ["left"], "network_nodes": []}
         done = run_neutrino(["takeover", "open", *common])
         assert (done.status, "left" in done.error) == (1, True)
         assert run_neutrino(["takeover", "open", *common, "--despite-hosts", "left"]).status == 0

@@ -17,7 +17,7 @@ from neutrino.agent.takeover.remote import Remote
 from neutrino.agent.takeover.works import KEPT, TICKET_SECONDS, Works
 from neutrino.model.takeover import MAX_LINES, Action, HostTakeover, Question, WorkState
 from neutrino.server.hosts.queries import NoAnswer, Reason
-from neutrino.takeover.fleet.order import HaRouter, Layout, next_batch
+from neutrino.takeover.fleet.order import HaRouter, Layout, next_batch, one_by_one
 from neutrino.takeover.fleet.works import SILENT_SECONDS, WORK_SECONDS, Fleet, Outcome, Result, status_of, summary
 
 # --- order ------------------------------------------------------------------------------------------------------------
@@ -53,6 +53,11 @@ def test_two_hosts_of_one_ha_router_are_never_converted_together() -> None:
     for batch in found:
         assert layout.peers(batch).isdisjoint(batch)
     assert len(found) == 2
+
+
+def test_one_by_one_the_active_host_follows_its_standby_hosts() -> None:
+    layout = Layout(frozenset({"n1", "n2", "n3"}), [HaRouter("r", {"n1": "active", "n2": "standby", "n3": "standby"})])
+    assert list(one_by_one({"c1", "n1", "n2", "n3"}, layout)) == ["n2", "n3", "n1", "c1"]
 
 
 def test_hosts_that_are_active_for_each_others_routers_are_converted_with_a_warning() -> None:

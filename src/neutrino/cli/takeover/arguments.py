@@ -47,6 +47,7 @@ def add_arguments(takeover: Parser, config: Parser) -> None:
         action="store_true",
         help="ask the hosts that are not converted for all differences to Neutron's flows that they have found",
     )
+    status.add_argument("--json", action="store_true", help="print JSON, with the order in which hosts are converted")
     opening = takeover.add_command("open", parents=[config], help="complete it: requests may write")
     finish = takeover.add_command("finish", parents=[config], help="after `open`: give up the way back to Neutron")
     for command in (opening, finish):

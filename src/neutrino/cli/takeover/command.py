@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import sqlalchemy as sa
 
 from neutrino.cli.database import opened, read_configuration
@@ -25,6 +26,7 @@ from neutrino.server.hosts.queries import HostQueries
 from neutrino.server.hosts.registry import Registry
 from neutrino.takeover import opening, run
 from neutrino.takeover.finishing import finish
+from neutrino.takeover.fleet.hosts import read_cloud
 from neutrino.takeover.fleet.shadow import read_differences
 from neutrino.takeover.following import follow
 from neutrino.takeover.report import Report
@@ -44,6 +46,11 @@ def takeover(args: argparse.Namespace) -> int:
 def _state(args: argparse.Namespace) -> int:
     """Show the state of the takeover on our side, or complete it."""
     conf = read_configuration(args)
+    if args.action == "status" and args.json:
+        with opened(conf) as db:
+            cloud = read_cloud(db)
+        print(msgspec.json.format(msgspec.json.encode(cloud.to_json())).decode())
+        return _state_status(cloud.state)
     with opened(conf) as db:
         if args.action == "finish":
             print(finish(db, _hosts(args)).to_text(), end="")
@@ -56,6 +63,11 @@ def _state(args: argparse.Namespace) -> int:
             ]
             every = read_differences(HostQueries(db, Registry(db, conf.agent_down_time)), differing)
     print(state.to_text(every), end="")
+    return _state_status(state)
+
+
+def _state_status(state: opening.State) -> int:
+    """0: the takeover is completed."""
     return 1 if state.is_frozen or not state.imports else 0
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from neutrino.features.router.tables import router_l3_agents
+from neutrino.model.objects import Object
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
-from neutrino.takeover.fleet.order import HaRouter, Layout
+from neutrino.takeover.fleet.order import HaRouter, Layout, one_by_one
 from neutrino.takeover.opening import State, read_state
 
 
@@ -20,6 +21,15 @@ class Cloud:
     @property
     def hosts(self) -> frozenset[str]:
         return frozenset((*self.state.converted, *self.state.left))
+
+    def to_json(self) -> Object:
+        """For programs. `left`: hosts with Neutron's agents, in the order in which they are converted."""
+        return {
+            "phase": str(self.state.phase),
+            "converted": list(self.state.converted),
+            "left": list(one_by_one(self.state.left, self.layout)),
+            "network_nodes": sorted(self.layout.network_nodes),
+        }
 
 
 def read_cloud(db: Database) -> Cloud:

@@ -55,6 +55,15 @@ def next_batch(waiting: Collection[str], layout: Layout, most: int) -> Batch:
     return Batch(chosen)
 
 
+def one_by_one(hosts: Collection[str], layout: Layout) -> Iterator[str]:
+    """All of them, each a batch of its own."""
+    waiting = {*hosts}
+    while waiting:
+        (host,) = next_batch(waiting, layout, 1).hosts
+        yield host
+        waiting.remove(host)
+
+
 def _before(host: str, waiting: Collection[str], routers: Sequence[HaRouter]) -> set[str]:
     """The hosts that are to be converted before this one."""
     return {
