@@ -129,12 +129,28 @@ def test_the_page_names_every_playbook_and_no_other() -> None:
 
 def test_variables_of_the_page_exist() -> None:
     defaults = yaml.safe_load((COLLECTION / "roles/common/defaults/main.yml").read_text())
-    others = {"neutrino_drained", "neutrino_is_lost", "neutrino_renew_authority"}  # of single commands
+    others = {
+        "neutrino_drained",
+        "neutrino_is_lost",
+        "neutrino_renew_authority",
+        "neutrino_back",
+        "neutrino_chosen",
+    }  # of single commands
     groups = set(re.findall(r"neutrino_\w+", (ROOT / "deploy/inventory.example.yml").read_text())) | {
         "neutrino_bgp_hosts"
     }
     named = set(re.findall(r"`(?:-e )?(neutrino_\w+)", PAGE))
     assert named - set(defaults) - others - groups == set()
+
+
+def test_the_inventory_s_page_names_what_exists() -> None:
+    text = (ROOT / "deploy/README.md").read_text()
+    exist = {path.stem for path in (COLLECTION / "playbooks").glob("*.yml")}
+    assert set(re.findall(r"scripts/deploy (\w+)", text)) <= exist
+    known = yaml.safe_load((COLLECTION / "roles/common/defaults/main.yml").read_text())
+    groups = set(re.findall(r"neutrino_\w+", (ROOT / "deploy/inventory.example.yml").read_text()))
+    others = {"neutrino_drained", "neutrino_is_lost"}
+    assert set(re.findall(r"neutrino_\w+", text)) - set(known) - groups - others == set()
 
 
 def test_lines_are_not_too_long() -> None:
