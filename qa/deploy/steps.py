@@ -230,8 +230,33 @@ def active_host(cloud: Cloud) -> str:
     return str(next(agent["host"] for agent in agents if agent["ha_state"] == "active"))
 
 
+def ha_states(cloud: Cloud) -> list[str]:
+    return sorted(
+        agent["ha_state"] for agent in cloud.call("GET", f"routers/{cloud.ids['router']}/l3-agents")["agents"]
+    )
+
+
 def reachable(cloud: Cloud) -> bool:
     return all(cloud.pings(path.words, path.target) for path in paths(cloud) if path.name.startswith("in-"))
+
+
+def drain(cloud: Cloud, result: Result) -> None:
+    """The host on which the HA router is active: its routers and networks go to the others, and it is enabled again."""
+    name = active_host(cloud)
+    with traffic(cloud, result, lost=None):
+        cloud.operator.play("drain_host", neutrino_drained=name, neutrino_despite_instances=True)
+    agents = {agent["agent_type"]: agent for agent in cloud.find("agents", host=name)}
+    l3 = agents["L3 agent"]["id"]
+    left = cloud.call("GET", f"agents/{l3}/l3-routers")["routers"]
+    left += cloud.call("GET", f"agents/{agents['DHCP agent']['id']}/dhcp-networks")["networks"]
+    if left or any(agent["admin_state_up"] for agent in agents.values()):
+        raise Failed(f"{name} is not drained: {[one['id'] for one in left]}, {agents}")
+    for agent in agents.values():
+        cloud.call("PUT", f"agents/{agent['id']}", {"agent": {"admin_state_up": True}})
+    served = cloud.call("GET", f"routers/{cloud.ids['router']}/l3-agents")["agents"]
+    if name not in {agent["host"] for agent in served}:
+        cloud.call("POST", f"agents/{l3}/l3-routers", {"router_id": cloud.ids["router"]})
+    wait_for("an active and a standby host", 60, lambda: ha_states(cloud) == ["active", "standby"], 1.0)
 
 
 # --- fewer and more hosts ---------------------------------------------------------------------------------------------
@@ -335,6 +360,7 @@ STEPS = (
     Step("kill-balancer", "a load balancer loses power", kill_balancer, shapes=("full",)),
     Step("kill-database", "the primary database loses power", kill_database, shapes=("full",)),
     Step("kill-host", "a network host loses power", kill_host, shapes=("full",)),
+    Step("drain", "drain a network host, and enable it again", drain, shapes=("full",)),
     Step("credentials", "rotate credentials under traffic", credentials),
     Step("certificates", "rotate certificates under traffic", certificates),
     Step("upgrade", "upgrade under traffic", upgrade),
