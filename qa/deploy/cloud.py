@@ -99,7 +99,8 @@ class Cloud:
     def url(self) -> str:
         return f"https://{self.public}:9696"
 
-    def write_inventory(self, packages: Path) -> None:
+    def write_inventory(self, packages: Path, without: str = "") -> None:
+        """`without`: a machine that is not in it."""
         assert self.identity
         hosts = self.of("h")
         groups = {
@@ -111,7 +112,7 @@ class Cloud:
             "neutrino_monitoring": self.of("lb")[-1:] if self.shape.balancers > 1 else [],
         }
         self.operator.groups = {
-            group: {machine.name: self._variables(machine) for machine in machines}
+            group: {machine.name: self._variables(machine) for machine in machines if machine.name != without}
             for group, machines in groups.items()
         }
         self.operator.variables = {

@@ -23,6 +23,14 @@ ovs-vsctl list-br | grep -v '^br-underlay$'
 pgrep -x dnsmasq; pgrep -x keepalived; pgrep -f neutrino
 """
 
+# The same of a server.
+LEFT_OVER_SERVER = """
+ls -d /etc/neutrino /var/lib/neutrino /var/log/neutrino* /run/neutrino /usr/lib/neutrino /var/cache/neutrino-packages \\
+    /etc/systemd/system/neutrino* 2>/dev/null
+dpkg-query -W -f '${Package}\\n' 'neutrino-*' 2>/dev/null
+getent passwd neutrino; pgrep -f neutrino
+"""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -279,6 +287,22 @@ def shrink(cloud: Cloud, result: Result) -> None:
         raise Failed(f"the credential of {victim.name} is left")
 
 
+def shrink_servers(cloud: Cloud, result: Result) -> None:
+    """A server is removed, taken out of the inventory, and added again."""
+    victim = cloud.of("s")[-1]
+    directory = packages(cloud)
+    with traffic(cloud, result):
+        cloud.operator.play("remove_server", neutrino_removed=victim.name)
+        if left := victim.run("bash", "-c", LEFT_OVER_SERVER, check=False).split():
+            raise Failed(f"left on {victim.name}: {left}")
+        cloud.write_inventory(directory, without=victim.name)
+        cloud.operator.play("site")
+        if victim.name in cloud.of("lb")[0].run("cat", "/etc/haproxy/haproxy.cfg").split():
+            raise Failed(f"the load balancer has {victim.name} still")
+        cloud.write_inventory(directory)
+        cloud.operator.play("site")
+
+
 def grow(cloud: Cloud, result: Result) -> None:
     """The host is added again; the others are not changed."""
     added = cloud.of("h")[-1]
@@ -367,4 +391,5 @@ STEPS = (
     Step("downgrade", "downgrade under traffic", downgrade),
     Step("shrink", "remove a host", shrink),
     Step("grow", "add it again", grow),
+    Step("shrink-servers", "remove a server under traffic, and add it again", shrink_servers, shapes=("full",)),
 )

@@ -93,6 +93,25 @@ def test_modules_are_those_of_ansible_itself() -> None:
         assert task.get("name"), (path, task)
 
 
+def test_a_failure_ends_the_whole_playbook() -> None:
+    """Else the next play goes on with other machines: a host would be removed that is not drained."""
+    plays = [
+        (path.stem, play["name"], play.get("any_errors_fatal", False))
+        for path in (COLLECTION / "playbooks").glob("*.yml")
+        for play in yaml.safe_load(path.read_text())
+        if "hosts" in play
+    ]
+    goes_on = {(book, name) for book, name, is_fatal in plays if not is_fatal}
+    # One host that fails is not to keep the others from being installed; a check shows all findings.
+    assert goes_on == {
+        ("site", "Programs of hosts"),
+        ("site", "Hosts"),
+        ("site", "Monitoring"),
+        ("check", "Look at each machine"),
+        ("check", "Look at the cloud"),
+    }
+
+
 def test_secrets_are_not_logged() -> None:
     found = 0
     for path, task in TASKS:
@@ -149,7 +168,7 @@ def test_the_inventory_s_page_names_what_exists() -> None:
     assert set(re.findall(r"scripts/deploy (\w+)", text)) <= exist
     known = yaml.safe_load((COLLECTION / "roles/common/defaults/main.yml").read_text())
     groups = set(re.findall(r"neutrino_\w+", (ROOT / "deploy/inventory.example.yml").read_text()))
-    others = {"neutrino_drained", "neutrino_is_lost"}
+    others = {"neutrino_drained", "neutrino_is_lost", "neutrino_removed"}
     assert set(re.findall(r"neutrino_\w+", text)) - set(known) - groups - others == set()
 
 
