@@ -42,7 +42,8 @@ def create(root: Path, wheel: Path, lock: Path) -> Path:
     target = root / PREFIX.lstrip("/")
     run([PYTHON, "-m", "venv", "--without-pip", "--symlinks", str(target)])
     into = ("--python", str(target / "bin" / "python"))
-    pip(*into, "install", "--no-compile", "--require-hashes", "-r", str(lock))
+    # The lock has all dependencies; pip would look at releases that are newer than the locked ones, and refuse them.
+    pip(*into, "install", "--no-compile", "--no-deps", "--require-hashes", "-r", str(lock))
     pip(*into, "install", "--no-compile", "--no-deps", str(wheel))
     pip(*into, "check")
     _relocate(target)
