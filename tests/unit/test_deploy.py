@@ -112,6 +112,17 @@ def test_a_failure_ends_the_whole_playbook() -> None:
     }
 
 
+def test_messages_of_assertions_are_text() -> None:
+    """Ansible refuses a list of objects as a message, and shows that instead of the findings."""
+    messages = [
+        str(task["ansible.builtin.assert"].get("fail_msg", "")) for _, task in TASKS if "ansible.builtin.assert" in task
+    ]
+    assert len(messages) > 20
+    for message in messages:
+        assert message.strip(), "what is wrong, and what to do"
+        assert not re.fullmatch(r"\{\{[^}]*\}\}", message), message
+
+
 def test_secrets_are_not_logged() -> None:
     found = 0
     for path, task in TASKS:
