@@ -196,9 +196,12 @@ def test_keepalived_gets_its_file_back_by_a_signal(host: Neutron) -> None:
     file.write_text("theirs\n")
     (directory / "state").write_text("primary")
     script = host.state_path / "keepalived"
-    script.write_text(f"#!/bin/sh\ntrap 'cat {file} >{heard}' HUP\nwhile :; do sleep 0.05; done\n")
+    # It starts nothing while it waits: the processes of the namespace are the same whenever they are listed.
+    hears = f"trap 'cp {file} {heard}.new && mv {heard}.new {heard}' HUP"
+    script.write_text(f"#!/bin/sh\n{hears}\nsleep 600 &\nwhile :; do wait; done\n")
     script.chmod(0o755)
-    process = subprocess.Popen(["ip", "netns", "exec", name, str(script), "-P", "-f", str(file), "-p", "x"])
+    argv = ["ip", "netns", "exec", name, str(script), "-P", "-f", str(file), "-p", "x"]
+    process = subprocess.Popen(argv, start_new_session=True)
     monitor_argv = ("--router_id", router_id, "--namespace", name, "--conf_dir", str(directory))
     monitor = host.state_path / "neutron-keepalived-state-change"
     monitor.write_text("#!/bin/sh\nsleep 600 &\nwait\n")
@@ -214,14 +217,11 @@ def test_keepalived_gets_its_file_back_by_a_signal(host: Neutron) -> None:
         }
         file.write_text("ours\n")
         assert reload_keepalived(saved["keepalived"], ours(host))
-        deadline = time.monotonic() + 10
-        while not (heard.exists() and heard.read_text()) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        eventually(heard.exists)
         assert file.read_text() == "theirs\n"
         assert (process.poll(), heard.read_text()) == (None, "theirs\n")
     finally:
-        process.kill()
-        os.killpg(watching.pid, signal.SIGKILL)  # with its child
-        process.wait()
-        watching.wait()
+        for each in (process, watching):
+            os.killpg(each.pid, signal.SIGKILL)  # with its child
+            each.wait()
     assert not reload_keepalived(saved["keepalived"], ours(host))

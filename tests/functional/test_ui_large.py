@@ -12,12 +12,9 @@ from tests.support.neutrino import Caller, Neutrino
 from tests.support.ui_cloud import UNLIMITED, huge_cloud
 
 PORTS = 10_000
-LONGEST = (
-    400  # milliseconds of a task; on an idle machine it is 100 (docs/benchmarks.md), here other tests run beside it
-)
-TASKS = """window.tasks = []; new PerformanceObserver((list) => {
-  for (const each of list.getEntries()) window.tasks.push([Math.round(each.duration), location.hash]);
-}).observe({type: 'longtask', buffered: true});"""
+# Milliseconds of processor time of a task. It is 100 (docs/benchmarks.md), and more where two cores share their caches and
+# units; what other processes take meanwhile does not count.
+LONGEST = 300
 
 
 @dataclass(frozen=True)
@@ -35,11 +32,14 @@ def cloud() -> Iterator[Cloud]:
 @pytest.fixture
 def page(browser: Browser, cloud: Cloud) -> Iterator[Page]:
     with browser.page() as opened:
-        opened.call("Page.addScriptToEvaluateOnNewDocument", source=TASKS)
-        opened.goto(f"{cloud.server.url}/ui/")
-        opened.wait_for_text("Live", ".connection")
-        opened.wait_for("/ \\d+ ports$|\u202f\\d+ ports$/.test(document.querySelector('.graph-summary').textContent)")
+        load(opened, cloud)
         yield opened
+
+
+def load(page: Page, cloud: Cloud) -> None:
+    page.goto(f"{cloud.server.url}/ui/")
+    page.wait_for_text("Live", ".connection")
+    page.wait_for("/ \\d+ ports$|\u202f\\d+ ports$/.test(document.querySelector('.graph-summary').textContent)")
 
 
 def test_the_failed_binding_in_two_clicks(page: Page, cloud: Cloud) -> None:
@@ -88,18 +88,24 @@ def test_all_subnets_are_in_the_list(page: Page, cloud: Cloud) -> None:
     assert page.count(".usage-list li") < 60
 
 
-def test_no_task_is_long(page: Page, cloud: Cloud) -> None:
-    """In any view, and while a port changes."""
+def test_no_task_is_long(browser: Browser, cloud: Cloud) -> None:
+    """While the page is loaded, in any view, and while a port changes."""
     api = Caller(cloud.server.url)
-    for at, view in enumerate(("topology", "ports", "networks", "routers", "hosts", "subnets", "health", "trace")):
-        page.evaluate(f"location.hash = '#/{view}'")
-        page.wait_for(f"document.querySelector('.view-{view}') !== null")
-        name = f"changed-{at}"
-        assert api("PUT", f"/v2.0/ports/{cloud.failing}", {"port": {"description": name}}).status_code == 200
-        count = "performance.getEntriesByType('resource').filter((e) => e.name.includes('CLOUD')).length"
-        page.wait_for(f"{count.replace('CLOUD', cloud.failing)} > {at}")
-    tasks = page.evaluate("window.tasks")
-    assert [task for task in tasks if task[0] > LONGEST] == []
+    longest: dict[str, float] = {}
+    with browser.page() as page:
+        with page.tasks() as tasks:
+            load(page, cloud)
+        longest["load"] = max(tasks)
+        for at, view in enumerate(("topology", "ports", "networks", "routers", "hosts", "subnets", "health", "trace")):
+            with page.tasks() as tasks:
+                page.evaluate(f"location.hash = '#/{view}'")
+                page.wait_for(f"document.querySelector('.view-{view}') !== null")
+                name = f"changed-{at}"
+                assert api("PUT", f"/v2.0/ports/{cloud.failing}", {"port": {"description": name}}).status_code == 200
+                count = "performance.getEntriesByType('resource').filter((e) => e.name.includes('CLOUD')).length"
+                page.wait_for(f"{count.replace('CLOUD', cloud.failing)} > {at}")
+            longest[view] = max(tasks)
+    assert {view: task for view, task in longest.items() if task > LONGEST} == {}
 
 
 def test_a_network_with_many_ports_lists_them_all(page: Page, cloud: Cloud) -> None:

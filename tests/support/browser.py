@@ -176,6 +176,8 @@ class Page:
         self._browser, self._session = browser, session
         self.errors: list[str] = []
         self.refused: list[str] = []  # requests that were answered with an error
+        self._traced: list[dict[str, Any]] = []
+        self._is_traced = False  # whether the trace is complete
 
     def prepare(self, width: int, height: int) -> None:
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -206,6 +208,35 @@ class Page:
                     entry = params["entry"]
                     text = f"{entry['text']} {entry.get('url', '')}"
                     (self.refused if entry["source"] == "network" else self.errors).append(text)
+                case "Tracing.dataCollected":
+                    self._traced += params["value"]
+                case "Tracing.tracingComplete":
+                    self._is_traced = True
+
+    @contextmanager
+    def tasks(self) -> Iterator[list[float]]:
+        """The tasks of the thread that runs the page's code, in milliseconds of processor time, once the block has ended.
+
+        While such a task runs the page does not react. Its processor time is what it is on an idle machine.
+        """
+        found: list[float] = []
+        self._traced, self._is_traced = [], False
+        self.call("Tracing.start", categories="toplevel", transferMode="ReportEvents")
+        yield found
+        self.evaluate("new Promise((done) => requestIdleCallback(done))")
+        self.call("Tracing.end")
+        deadline = Deadline(SECONDS)
+        while not self._is_traced:
+            self._collect()
+            if deadline.has_passed():
+                raise BrowserError("the trace does not end")
+            time.sleep(0.02)
+        names = [
+            (each["pid"], each["tid"], each["args"]["name"]) for each in self._traced if each["name"] == "thread_name"
+        ]
+        threads = {(process, thread) for process, thread, name in names if name == "CrRendererMain"}
+        tasks = [each for each in self._traced if each["name"] == "ThreadControllerImpl::RunTask"]
+        found += [each["tdur"] / 1000 for each in tasks if (each["pid"], each["tid"]) in threads and "tdur" in each]
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression; a promise is awaited."""

@@ -167,8 +167,11 @@ def neutron(directory: Path) -> Iterator[Neutron]:
 
 def programs(namespace: str) -> dict[int, str]:
     """The programs that run in a namespace, by pid."""
-    pids = map(int, command("ip", "netns", "pids", namespace).split())
-    return {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids if Path(f"/proc/{pid}/comm").exists()}
+    found = {}
+    for pid in map(int, command("ip", "netns", "pids", namespace).split()):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            found[pid] = Path(f"/proc/{pid}/comm").read_text().strip()
+    return found
 
 
 def wait_for(namespace: str, *names: str) -> None:

@@ -43,6 +43,7 @@ class Postgres(TemporaryServer):
             "hba_file": str(self.write("pg_hba.conf", "host all all all scram-sha-256\n")),
             "unix_socket_directories": str(self.directory),
             "max_connections": "1000",
+            "autovacuum": "off",  # it visits a database after the other, and each worker has to read its catalog first
         }
         if not self.durable:
             settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
