@@ -84,16 +84,20 @@ class Shell:
             return str(failure)
         raise AssertionError(f"openstack {command} was not refused")
 
-    def _run(self, arguments: list[str]) -> str:
+    def run(self, arguments: list[str]) -> tuple[int, str, str]:
+        """The status of a command, its output, and its errors."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(arguments) + "\n")
         self._process.stdin.flush()
         status, out, err = json.loads(self._line(self._process.stdout))
+        return int(status or 0), str(out), str(err)
+
+    def _run(self, arguments: list[str]) -> str:
+        status, out, err = self.run(arguments)
         if status:
             raise CommandFailed(f"openstack {shlex.join(arguments)}: {status}\n{out}{err}")
-        text: str = out
-        return text
+        return out
 
     def _line(self, stream: IO[str] | None) -> str:
         assert stream is not None
