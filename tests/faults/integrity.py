@@ -5,8 +5,10 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+from sqlalchemy import RowMapping
 
 from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
@@ -33,7 +35,7 @@ def check(db: Database) -> None:
     assert recount(db) == [], "quotas were miscounted"
 
 
-def _rows(db: Database) -> dict[str, Sequence[Mapping[str, Any]]]:
+def _rows(db: Database) -> dict[str, Sequence[RowMapping]]:
     """All rows by table, as the driver gives them: SQLAlchemy would compile a hundred statements for each new database."""
     with db.read() as connection:
         name = connection.dialect.identifier_preparer.format_table
