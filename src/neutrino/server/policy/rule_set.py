@@ -66,10 +66,11 @@ def build(conf: cfg.ConfigOpts, all_defaults: Defaults, files: Files, removed: I
         return RuleSet(_enforcer(conf, everything, NEVER), tuple(faults), frozenset(), True)
     checks, broken = _parsed(conf, all_defaults, overrides, faults)
     default = conf.oslo_policy.policy_default_rule
-    for rule in sorted(_on_cycles(checks, default)):
+    references = {name: _resolved(checks, check, default) for name, check in checks.items()}
+    for rule in sorted(_on_cycles(references)):
         broken.add(rule)
         faults.append(Fault(_path(overrides, rule), rule, "it refers to itself", refuses=True))
-    while more := {rule for rule in checks.keys() - broken if _resolved(checks, checks[rule], default) & broken}:
+    while more := {rule for rule in checks.keys() - broken if references[rule] & broken}:
         broken |= more
     checks.update(dict.fromkeys(broken, NEVER))
     faults += _without_effect(conf, all_defaults, overrides, checks, files)
@@ -120,9 +121,8 @@ def _resolved(checks: Values, check: object, default: str) -> set[str]:
     return {name if name in checks else default for name in _references(check)} & checks.keys()
 
 
-def _on_cycles(checks: Values, default: str) -> set[str]:
+def _on_cycles(references: Mapping[str, set[str]]) -> set[str]:
     """The rules that refer to themselves, through others or directly."""
-    references = {name: _resolved(checks, check, default) for name, check in checks.items()}
     # Rules without references are removed until only cycles, and what refers to them, are left; the same backwards.
     for _ in range(2):
         while ends := {name for name, others in references.items() if not others}:
