@@ -194,7 +194,7 @@ REFUSED: dict[str, dict[str, dict[str, Refusal]]] = {
                     "neutron.db.quota.driver.dbquotadriver",
                     "neutron.db.quota.driver_nolock.dbquotanolockdriver",
                 ),
-                "quotas are kept in the database",
+                "quotas are kept in the database; default_quota = -1 is no limit for what has no quota of its own",
             ),
         },
         "ssl": {"ciphers": Refusal(EMPTY, "the cipher suites of TLS 1.2 and 1.3 are fixed, without weak ones")},
