@@ -59,6 +59,7 @@ def _whole(packet: Packet) -> Mapping[str, int]:
 class FakeConntrack:
     def __init__(self) -> None:
         self.connections: list[Connection] = []
+        self.look_ups = 0
 
     def original(self, zone: int, packet: Packet) -> dict[str, int]:
         """The fields of the packet that opened the connection."""
@@ -72,6 +73,7 @@ class FakeConntrack:
 
     def look_up(self, zone: int, packet: Packet) -> tuple[int, int]:
         """The state and the mark of a packet in a zone."""
+        self.look_ups += 1
         tracked = CT_BITS["trk"]
         if packet.invalid:
             return tracked | CT_BITS["inv"], 0

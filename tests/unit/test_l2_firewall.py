@@ -6,6 +6,7 @@ import pytest
 
 from neutrino.agent.l2.connections import plan_flushes
 from neutrino.dataplane.conntrack.api import ConntrackFlush
+from neutrino.dataplane.openflow.api import Flow, FlowKey
 from neutrino.model.state import AddressGroup, GroupMembers, Member, Port, SecurityGroup
 from tests.fakes import packet
 from tests.support.l2 import OPEN, OUT, Cloud, group, mac, network, port, rule
@@ -197,6 +198,63 @@ def test_an_unprotected_sender_meets_the_receivers_firewall():
     assert arrives(cloud, packet.reply(packet.tcp(end(1), end(2), 80)), "p2", "p1")
     assert not arrives(cloud, packet.udp(end(1), end(2), 80))
     assert not arrives(cloud, packet.udp(end(2), end(1), 80), "p2", "p1")
+
+
+def test_between_two_ports_of_a_host_each_packet_is_tracked_once():
+    """Both firewalls judge by one look-up, as their zone is the network's."""
+    cloud = server(group("web", rule(protocol=TCP, port_min=80, port_max=80)))
+    conntrack = cloud.hosts["h1"].switch.conntrack
+    sent = packet.tcp(end(1), end(2), 80)
+    assert arrives(cloud, sent)
+    assert arrives(cloud, packet.reply(sent), "p2", "p1")
+    assert arrives(cloud, sent)
+    assert not arrives(cloud, packet.tcp(end(1), end(2), 81))
+    assert conntrack.look_ups == 4
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        pytest.param([], id="no group"),
+        pytest.param([group("free", rule(protocol=UDP, port_min=9, port_max=9), stateful=False)], id="stateless group"),
+    ],
+)
+def test_a_port_that_tracks_nothing_does_not_see_what_the_sender_has_tracked(groups):
+    """p2 has opened a connection while it had a group: its replies must not pass any more, as no rule lets them in."""
+    cloud = server(OPEN)
+    sent = packet.tcp(end(2), end(1), 80)
+    ports = [port(f"p{number}", number, groups=["open"]) for number in (1, 3)]
+    cloud.apply(NET, OPEN, *ports, port("p2", 2, groups=["open"]))
+    assert arrives(cloud, sent, "p2", "p1")
+    assert arrives(cloud, packet.reply(sent))
+    cloud.apply(NET, OPEN, *ports, *groups, port("p2", 2, groups=[each.id for each in groups]))
+    assert not arrives(cloud, packet.reply(sent))
+    assert arrives(cloud, packet.udp(end(1), end(2), 9)) == bool(groups)
+
+
+def test_a_stateless_rule_of_a_receiver_with_stateful_groups_too_lets_in_what_the_sender_has_tracked():
+    free = group("free", rule(protocol=UDP, port_min=9, port_max=9), stateful=False)
+    web = group("web", rule(protocol=TCP, port_min=80, port_max=80))
+    cloud = server(free, web)
+    assert arrives(cloud, packet.udp(end(1), end(2), 9))
+    assert arrives(cloud, packet.tcp(end(1), end(2), 80))
+    assert not arrives(cloud, packet.udp(end(1), end(2), 10))
+    assert not arrives(cloud, packet.tcp(end(1), end(2), 9))
+
+
+def test_a_new_member_of_a_large_group_renders_few_flows_again():
+    cloud = Cloud("h1")
+    host = cloud.hosts["h1"]
+
+    def rendered(number: int) -> dict[FlowKey, Flow]:
+        addresses = [f"10.1.{each // 250}.{each % 250 + 1}" for each in range(number)]
+        members = GroupMembers(id="g", members=frozenset(Member(address, mac(9)) for address in addresses))
+        objects = (NET, group("s", rule(remote_group_id="g")), members, port("p2", 2, groups=["s"]))
+        return host.renderer.render(host.resolve(cloud.state_for("h1", objects))).flows["br-int"]
+
+    before, after = rendered(1000), rendered(1001)
+    assert len(after.keys() - before.keys()) == 1
+    assert len([key for key, flow in after.items() if before.get(key) is not flow]) < 100
 
 
 def test_a_rule_that_the_switch_cannot_match_allows_nothing():

@@ -41,6 +41,8 @@ def plan_flushes(before: Desired, after: Desired, *, gained: bool = True) -> tup
     """The connections of the native firewall to flush. Not `gained`: `before` may lack ports that were here."""
     now = {port.id: port for port in after.ports}
     same_remotes = before.remotes == after.remotes
+    # Once for all ports and rules: a group may have ten thousand members.
+    left = {name: members - after.remotes.get(name, frozenset()) for name, members in before.remotes.items()}
     flushes = set[ConntrackFlush]()
     if before.ports != after.ports:
         flushes.update(plan_address_flushes(addresses_of(before.ports), after.ports, gained=gained))
@@ -53,7 +55,7 @@ def plan_flushes(before: Desired, after: Desired, *, gained: bool = True) -> tup
         kept = present.rules if present.filtered else port.rules  # an unfiltered port allows everything
         for rule in port.rules:
             if not _allows_replies(kept, rule):
-                flushes.update(_between(port, rule, _lost(rule, kept, before.remotes, after.remotes)))
+                flushes.update(_between(port, rule, _lost(rule, kept, before.remotes, left)))
     return tuple(sorted(flushes))
 
 
@@ -119,12 +121,12 @@ def _text(prefix: str) -> str:
     return prefix.partition("/")[0] if _is_single(prefix) else prefix
 
 
-def _lost(rule: EffectiveRule, kept: frozenset[EffectiveRule], before: Remotes, after: Remotes) -> frozenset[str]:
-    """The other sides with which a rule does not allow connections any more; an empty text is any."""
+def _lost(rule: EffectiveRule, kept: frozenset[EffectiveRule], before: Remotes, left: Remotes) -> frozenset[str]:
+    """The other sides with which a rule does not allow connections any more; an empty text is any. `left`: members that
+    have left their group."""
     if rule.remote is None:
         return frozenset() if rule in kept else frozenset({rule.prefix or ""})
-    members = before.get(rule.remote, frozenset())
-    return members - after.get(rule.remote, frozenset()) if rule in kept else members
+    return (left if rule in kept else before).get(rule.remote, frozenset())
 
 
 def _allows_replies(kept: Iterable[EffectiveRule], rule: EffectiveRule) -> bool:

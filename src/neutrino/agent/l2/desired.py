@@ -223,6 +223,7 @@ class LocalPort:
     addresses: frozenset[str] = frozenset()  # prefixes of its addresses, secured or not; none of a trusted port
     rules: frozenset[EffectiveRule] = frozenset()
     stateful: bool = True  # whether any of its groups tracks connections
+    stateless: bool = False  # whether any of its groups tracks none
     sends_tags: bool = False  # its network carries the VLAN tags of its frames
     tx_steering: str = ""  # the hint for the switch
     egress_extensions: bool = False  # packets from it pass the extensions' tables
@@ -232,6 +233,11 @@ class LocalPort:
     def filtered(self) -> bool:
         """Whether the integration bridge itself applies the security groups."""
         return self.secured and not self.hybrid
+
+    @property
+    def tracks_all(self) -> bool:
+        """Whether its firewall judges every packet to it by the state of its connection."""
+        return self.stateful and not self.stateless
 
     @property
     def learns_macs(self) -> bool:
@@ -437,6 +443,7 @@ def _local_port(
         addresses=frozenset(prefix for _, prefix in sources),
         rules=_rules_of(held) if secured else frozenset(),
         stateful=any(group.stateful for group in held),
+        stateless=any(not group.stateful for group in held),
         sends_tags=network.carries_tags,
         tx_steering=port.tx_steering,
     )

@@ -50,6 +50,7 @@ class Unit(NamedTuple):
     owner: str  # use port_owner or network_owner where it is for one: the object is named in reports
     inputs: tuple[object, ...]
     render: Callable[..., Contribution]
+    part: str = ""  # of several units of one owner, where rendering all for a change of one would take too long
 
 
 class L2Extension(abc.ABC):

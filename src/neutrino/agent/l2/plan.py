@@ -24,8 +24,8 @@ FLOWS, METERS, ROWS, SETTINGS, FILTERS = "flow", "meter", "OVSDB row", "port set
 QOS = "QoS"  # the key of a port's QoS among its settings, beside the names of columns
 _METER = re.compile(r"(meter:|meter_id=)@([^,()]+)")
 
-UnitKey = tuple[str, str]
-"""The name of an extension, and the owner."""
+UnitKey = tuple[str, str, str]
+"""The name of an extension, the owner, and the part."""
 Place = tuple[str, str]
 """What is contributed (FLOWS, METERS, …), and the bridge or port that it is contributed to."""
 
@@ -65,7 +65,7 @@ class Renderer:
         for extension in self._extensions:
             try:
                 for unit in extension.units(desired):
-                    fresh[extension.name, unit.owner] = self._render_unit(extension.name, unit, problems)
+                    fresh[extension.name, unit.owner, unit.part] = self._render_unit(extension.name, unit, problems)
             except Exception as error:  # whatever an extension raises costs what it contributes, not the host
                 problems[f"extension {extension.name}"] = _failure(extension.name, error)
                 # It keeps what it contributed last, as a single owner that cannot be rendered does.
@@ -110,10 +110,12 @@ class Renderer:
 
     def owners(self, bridge: str) -> dict[int, str]:
         """The owners that have flows on a bridge, by their cookie."""
-        return {cookie_of(owner): owner for (_, owner), entry in self._cache.items() if (FLOWS, bridge) in entry.parts}
+        return {
+            cookie_of(owner): owner for (_, owner, _), entry in self._cache.items() if (FLOWS, bridge) in entry.parts
+        }
 
     def _render_unit(self, extension: str, unit: Unit, problems: dict[str, str]) -> _Entry | None:
-        known = self._cache.get((extension, unit.owner))
+        known = self._cache.get((extension, unit.owner, unit.part))
         # Inputs are mostly tuples of values that are the same objects as before: comparing them costs next to nothing.
         if known is not None and known.inputs == unit.inputs:
             return known

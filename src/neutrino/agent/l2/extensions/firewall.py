@@ -25,6 +25,7 @@ ports, rules and protocols: N + P × M flows for M rules in each direction. An a
 ids. Ids are derived from the groups' ids, so that a restart finds its own flows again.
 """
 
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_network
@@ -47,6 +48,7 @@ from neutrino.caches import cached
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, SCTP, TCP, UDP
 from neutrino.dataplane.openflow.api import Flow
 
+_SHARES = 64  # in which members of remote groups are rendered
 _CONJUNCTION = 70  # priority, below PLAIN: at the same one, a plain flow would hide conjunctions
 _KEYWORD = {4: "ip", 6: "ipv6"}
 # The field of the other side's address.
@@ -58,6 +60,9 @@ _REMOTE = {
 }
 _WITH_PORTS = (TCP, UDP, SCTP)
 _PORT_BITS = 16
+
+# A direction, family and remote that rules of ports here have.
+_Use = tuple[str, int, str]
 
 # The table of a direction's rules, and the next table of a packet that they allow.
 _RULES = {
@@ -80,7 +85,9 @@ class Firewall(L2Extension):
             if rule.remote is not None
         )
         numbers = stable_numbers(desired.remotes, range(1, 1 << 32))  # 0 is the conj_id of packets of no conjunction
-        yield Unit(REMOTES, (bridge, uses, desired.remotes, numbers), _members)
+        yield Unit(REMOTES, (bridge, uses, numbers), _remotes)
+        for share, members in _shares(desired.remotes).items():
+            yield Unit(REMOTES, (bridge, uses, numbers, members), _members, f"share {share}")
         for port in desired.ports:
             if port.filtered:
                 used = {rule.remote: numbers[rule.remote] for rule in port.rules if rule.remote is not None}
@@ -232,37 +239,54 @@ def cover_ports(first: int, last: int) -> tuple[tuple[int, int], ...]:
     return tuple(blocks)
 
 
-def _members(
-    bridge: str, uses: Iterable[tuple[str, int, str]], remotes: Remotes, conjunctions: Mapping[str, int]
-) -> Contribution:
-    """The members of remote groups. `uses`: the directions, families and remotes that rules of ports here have."""
-    flows: list[Flow] = []
-    members: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
-    for direction, family, remote in uses:
-        number = conjunctions[remote]
+def _remotes(bridge: str, uses: Iterable[_Use], conjunctions: Mapping[str, int]) -> Contribution:
+    """What happens to packets that match both dimensions of a remote group."""
+    flows = []
+    for direction, _, remote in uses:
         table, accepted = _RULES[direction]
-        flows.append(table.flow(_CONJUNCTION, f"conj_id={number}", then=accepted))
-        for address in remotes.get(remote, ()):
-            match = _member_match(direction, family, address)
-            if match:
-                members[direction, match].add(number)
-    return Contribution({bridge: (*flows, *_render_conjunctions(members, "1/2"))})
+        flows.append(table.flow(_CONJUNCTION, f"conj_id={conjunctions[remote]}", then=accepted))
+    return Contribution({bridge: flows})
 
 
-@cached(maxsize=65536)  # a change of one member renders all of them
-def _member_match(direction: str, family: int, address: str) -> str:
-    """The match of packets of a member; empty if its address is of the other family."""
-    network = ip_network(address, strict=False)
-    return f"{_KEYWORD[family]},{_REMOTE[direction, family]}={network}" if network.version == family else ""
+def _members(
+    bridge: str, uses: Iterable[_Use], conjunctions: Mapping[str, int], members: Iterable[tuple[str, str]]
+) -> Contribution:
+    """The flows of a share of the members: addresses, each with the remote that it belongs to."""
+    used: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    for direction, family, remote in uses:
+        used[remote].append((direction, family))
+    matches: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for address, remote in members:
+        network = ip_network(address, strict=False)
+        for direction, family in used[remote]:
+            if network.version == family:
+                match = f"{_KEYWORD[family]},{_REMOTE[direction, family]}={network}"
+                matches[direction, match].add(conjunctions[remote])
+    return Contribution({bridge: _render_conjunctions(matches, "1/2")})
+
+
+def _shares(remotes: Remotes) -> dict[int, frozenset[tuple[str, str]]]:
+    """The members of all remotes, each with its remote, in shares of which a new member changes one.
+
+    A group may have ten thousand members. By address, as all remotes of an address are in one flow.
+    """
+    shares: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
+    for remote, addresses in remotes.items():
+        for address in addresses:
+            # Texts of one prefix belong to one share. Of a single address of IPv4 there is one text without a length.
+            text = _canonical(address) if ":" in address or "/" in address else address
+            shares[zlib.crc32(text.encode()) % _SHARES].append((address, remote))
+    return {number: frozenset(shares[number]) for number in sorted(shares)}
+
+
+@cached(maxsize=1 << 16)
+def _canonical(prefix: str) -> str:
+    network = ip_network(prefix, strict=False)
+    return str(network.network_address if network.prefixlen == network.max_prefixlen else network)
 
 
 def _render_conjunctions(matches: Mapping[tuple[str, str], set[int]], dimension: str) -> Iterator[Flow]:
     """One flow for each match, with all its conjunctions: a second flow of the same match would replace the first."""
     for (direction, match), numbers in matches.items():
-        yield _conjunctive(direction, match, tuple(sorted(numbers)), dimension)
-
-
-@cached(maxsize=65536)
-def _conjunctive(direction: str, match: str, numbers: tuple[int, ...], dimension: str) -> Flow:
-    actions = (f"conjunction({number},{dimension})" for number in numbers)
-    return _RULES[direction][0].flow(_CONJUNCTION, match, *actions)
+        actions = (f"conjunction({number},{dimension})" for number in sorted(numbers))
+        yield _RULES[direction][0].flow(_CONJUNCTION, match, *actions)

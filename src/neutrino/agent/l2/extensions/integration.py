@@ -323,8 +323,11 @@ def _render_mac(
     deliver = _deliver(transient, holders, ingress, several=len(holders) > 1)
     yield transient.flow(90, f"dl_vlan={vlan},dl_dst={mac}", *entering, *deliver)
     if shared or any(port.filtered for port in holders):
-        # ct_clear: the receiver's firewall must not see the connection state of the sender's.
-        deliver = ["ct_clear", *_deliver(local, holders, ingress, several=shared)]
+        # A tracked packet keeps its state: the firewalls of both ports share the network's zone, so tracking it again would
+        # find the same, at the cost of a pass through conntrack and the datapath for every packet. ct_clear where the
+        # receiver may pass packets by stateless rules, or may see no state at all: these match untracked packets.
+        keeps = not shared and all(port.tracks_all for port in holders)
+        deliver = [*(() if keeps else ("ct_clear",)), *_deliver(local, holders, ingress, several=shared)]
         # A shared MAC may be on another host as well.
         actions = [f"clone({','.join(deliver)})", local.goto(pipeline.ACCEPTED_EGRESS)] if shared else deliver
         yield local.flow(100, here, *actions)
