@@ -101,7 +101,8 @@ class Fleet:
     """The hosts of one process, and queries on them."""
 
     def __init__(self, whos: Sequence[Simulated], address: str, interval: float) -> None:
-        self._times: dict[str, tuple[int, float]] = {}  # by port: number of hosts that have it, time of the last one
+        # By port, or address of a member with the sign of its change: number of hosts that have it, time of the last one.
+        self._times: dict[str, tuple[int, float]] = {}
         self._interval = interval
         self._tables = Tables()
         self._whos = whos
@@ -141,8 +142,14 @@ class Fleet:
         return sum(host.is_synced for host in self._hosts.values())
 
     def record(self) -> None:
-        """Keep the times of new ports from now on."""
+        """Keep the times of new ports and of changes of members from now on, and none from before."""
         self._tables.times_puts = True
+        self._times.clear()
+
+    def received(self) -> tuple[int, int]:
+        """Messages and bytes that lean hosts have received; messages since `record`."""
+        lean = [host for host in self._hosts.values() if isinstance(host, LeanHost)]
+        return sum(host.messages for host in lean), sum(host.received for host in lean)
 
     def seen(self, port_ids: Sequence[str]) -> dict[str, tuple[int, float]]:
         return {key: self._times.get(key, (0, 0.0)) for key in port_ids}

@@ -39,6 +39,7 @@ class LeanHost(asyncio.Protocol):
         self.state = s.LeanState(tables)
         self.is_synced = False
         self.received = 0  # bytes
+        self.messages = 0  # without those of frames that are known from another host
 
     @property
     def unacknowledged(self) -> int:
@@ -146,6 +147,7 @@ class LeanHost(asyncio.Protocol):
         block = self._tables.block(payload)
         if block is None or not self.state.put_block(block):
             for message in s.decode(payload):
+                self.messages += 1
                 if type(message) is s.Put and message.kind == s.ENTRIES:  # nearly all
                     if self.state.put(message):
                         self._seen(message.object.id)
@@ -168,6 +170,10 @@ class LeanHost(asyncio.Protocol):
                 self._position, self.is_synced, self._failures = message.position, True, 0
             case s.Members():
                 self.state.members(message)
+                for member in message.added:
+                    self._seen(f"+{member.ip_address}")
+                for member in message.removed:
+                    self._seen(f"-{member.ip_address}")
             case s.Gone():
                 self.state.gone(message.kind, message.id)
             case s.Entries():

@@ -39,9 +39,15 @@ class Gone(msgspec.Struct, tag_field="type", tag="gone"):
     id: str
 
 
+class Member(msgspec.Struct):
+    ip_address: str
+
+
 class Members(msgspec.Struct, tag_field="type", tag="members"):
     id: str
     digest: str = ""
+    added: list[Member] = []
+    removed: list[Member] = []
 
 
 class Entries(msgspec.Struct, tag_field="type", tag="entries"):

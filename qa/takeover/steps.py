@@ -20,7 +20,7 @@ from neutrino.model.objects import Object
 from neutrino.takeover import verification
 from neutrino.takeover.families import collections
 from neutrino.takeover.verification import Verification
-from qa.takeover.lab.configuration import AGENTS, firewall_driver
+from qa.takeover.lab.configuration import AGENTS
 from qa.takeover.lab.neutron_lab import NeutronLab
 from qa.takeover.lab.table import Phase
 from qa.takeover.playbook import Playbook
@@ -116,7 +116,7 @@ class Takeover:
         for host in lab.hosts:
             configuration = lab.paths.host(host) / "agent.conf"
             text = configuration.read_text()
-            options = AGENT.format(firewall_driver=firewall_driver(host))
+            options = AGENT.format(firewall_driver=self.neutron.shape.firewall_driver(host))
             if not text.endswith(options):
                 configuration.write_text(text + options)
             lab.spawn_agent(host)

@@ -21,6 +21,7 @@ class NeutronPort:
     mac: str
     address: str
     tcp: Sequence[int] | None = ()  # ports that a rule lets in; None: iptables decides (`neutron_iptables.py`)
+    udp: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def _filtered(port: NeutronPort, open_ports: Sequence[int]) -> Iterator[str]:
     yield f"table=81,priority=100,arp,{here} actions={out}"
     yield f"table=81,priority=90,ct_state=-trk,ip,{here} actions=ct(table=82,{_ZONE})"
     yield f"table=81,priority=80,ct_state=+trk,{here} actions=resubmit(,82)"
-    for match in ("icmp", *(f"tcp,tp_dst={tcp}" for tcp in open_ports)):
+    for match in ("icmp", *(f"tcp,tp_dst={tcp}" for tcp in open_ports), *(f"udp,tp_dst={udp}" for udp in port.udp)):
         yield f"table=82,priority=77,ct_state=+est-rel-rpl,{match},{here} actions={out}"
         yield f"table=82,priority=77,ct_state=+new-est,{match},{here} actions=ct(commit,{_ZONE}),{out},resubmit(,92)"
     for table, passing in ((72, "resubmit(,94)"), (82, out)):

@@ -81,10 +81,6 @@ class Shape:
         return HYBRID if host == self.hybrid_host else "openvswitch"
 
 
-def firewall_driver(host: str) -> str:
-    return Shape().firewall_driver(host)
-
-
 def agent_conf(host: AgentHost) -> str:
     """The file of all agents of a host; options that an agent does not have are ignored."""
     mappings = ",".join(f"{network}:{bridge}" for network, bridge in BRIDGE_MAPPINGS.items())
