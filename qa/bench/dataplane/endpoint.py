@@ -16,7 +16,7 @@ import sys
 import time
 
 BACKLOG = 4096
-WARM_UP = 200  # round trips that are not counted: the first ones are looked up in all tables
+WARM_UP = 50  # round trips that are not counted: the first ones are looked up in all tables
 PATIENCE = 1.0  # seconds until a datagram is lost
 _PAYLOAD = 64
 
