@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
+from neutrino.lab.timing import scaled
 from neutrino.model import state
 from qa.bench.dataplane.traffic import FIRST_PORT, METRICS
 from qa.kernel.switch import KernelHost, kernel_hosts
@@ -50,8 +51,8 @@ class Namespaces:
     """Machines of which each is a named network namespace."""
 
     def run(self, where: str, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        command = ["ip", "netns", "exec", where, *argv]
-        return subprocess.run(command, capture_output=True, text=True, **{"timeout": 300, **options})
+        options["timeout"] = scaled(options["timeout"])
+        return subprocess.run(["ip", "netns", "exec", where, *argv], capture_output=True, text=True, **options)
 
     def popen(self, where: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[str]:
         command = ["ip", "netns", "exec", where, *argv]
