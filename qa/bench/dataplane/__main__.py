@@ -16,7 +16,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,8 @@ class Bench:
             self._neutron.output(f"{side}: {path.name}")
 
 
-def measure(state: Path, rounds: int, seconds: float) -> dict[str, Any]:
+def measure(state: Path, rounds: int, seconds: float, keep: Callable[[dict[str, Any]], object]) -> None:
+    """`keep` gets the figures after each round: a later one that fails does not cost these."""
     with neutron_lab.running(state, _say, hosts=cloud.HOSTS, hybrid_host="") as neutron:
         built = cloud.build(neutron)
         takeover = Takeover(neutron)
@@ -93,7 +94,7 @@ def measure(state: Path, rounds: int, seconds: float) -> dict[str, Any]:
             for host in neutron.lab.hosts:
                 takeover.convert(host)
             bench.measure(OURS)
-        return {"router_host": built.router_host, "figures": bench.figures}
+            keep({"rounds": number + 1, "router_host": built.router_host, "figures": bench.figures})
 
 
 def _hold_agents(neutron: NeutronLab, takeover: Takeover) -> None:
@@ -126,24 +127,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     for number in (signal.SIGTERM, signal.SIGINT):  # a shell lets its background jobs ignore SIGINT
         signal.signal(number, signal.default_int_handler)
-    raw: dict[str, Any] = {
-        "machine": {**machine(), "load_before": busy()},
-        "rounds": options.rounds,
-        "seconds": options.seconds,
-    }
+    raw: dict[str, Any] = {"machine": {**machine(), "load_before": busy()}, "seconds": options.seconds}
     started = time.monotonic()
+
+    def keep(found: dict[str, Any]) -> None:
+        raw.update(found, took_s=round(time.monotonic() - started))
+        if options.out is not None:
+            options.out.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
+
+    failed = False
     try:
-        raw |= measure(options.state.absolute(), options.rounds, options.seconds)
+        measure(options.state.absolute(), options.rounds, options.seconds, keep)
     except KeyboardInterrupt:
         return 130
     except LabError as error:
         print(f"dataplane: {error}", file=sys.stderr)
+        failed = True
+    if "figures" not in raw:
         return 1
-    raw["took_s"] = round(time.monotonic() - started)
     print(markdown(raw), end="")
-    if options.out is not None:
-        options.out.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
-    return _verdict(raw, check=options.check)
+    return 1 if failed else _verdict(raw, check=options.check)
 
 
 def _verdict(raw: Mapping[str, Any], *, check: bool) -> int:
