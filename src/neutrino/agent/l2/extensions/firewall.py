@@ -25,7 +25,6 @@ ports, rules and protocols: N + P × M flows for M rules in each direction. An a
 ids. Ids are derived from the groups' ids, so that a restart finds its own flows again.
 """
 
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_network
@@ -63,6 +62,8 @@ _PORT_BITS = 16
 
 # A direction, family and remote that rules of ports here have.
 _Use = tuple[str, int, str]
+Share = tuple[tuple[str, frozenset[str]], ...]
+"""Remotes, each with some of its members."""
 
 # The table of a direction's rules, and the next table of a packet that they allow.
 _RULES = {
@@ -86,7 +87,7 @@ class Firewall(L2Extension):
         )
         numbers = stable_numbers(desired.remotes, range(1, 1 << 32))  # 0 is the conj_id of packets of no conjunction
         yield Unit(REMOTES, (bridge, uses, numbers), _remotes)
-        for share, members in _shares(desired.remotes).items():
+        for share, members in _shares(desired.remotes):
             yield Unit(REMOTES, (bridge, uses, numbers, members), _members, f"share {share}")
         for port in desired.ports:
             if port.filtered:
@@ -248,35 +249,39 @@ def _remotes(bridge: str, uses: Iterable[_Use], conjunctions: Mapping[str, int])
     return Contribution({bridge: flows})
 
 
-def _members(
-    bridge: str, uses: Iterable[_Use], conjunctions: Mapping[str, int], members: Iterable[tuple[str, str]]
-) -> Contribution:
-    """The flows of a share of the members: addresses, each with the remote that it belongs to."""
+def _members(bridge: str, uses: Iterable[_Use], conjunctions: Mapping[str, int], members: Share) -> Contribution:
+    """The flows of a share of the members."""
     used: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     for direction, family, remote in uses:
         used[remote].append((direction, family))
     matches: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
-    for address, remote in members:
-        network = ip_network(address, strict=False)
-        for direction, family in used[remote]:
-            if network.version == family:
-                match = f"{_KEYWORD[family]},{_REMOTE[direction, family]}={network}"
-                matches[direction, match].add(conjunctions[remote])
+    for remote, addresses in members:
+        for address in addresses:
+            network = ip_network(address, strict=False)
+            for direction, family in used[remote]:
+                if network.version == family:
+                    match = f"{_KEYWORD[family]},{_REMOTE[direction, family]}={network}"
+                    matches[direction, match].add(conjunctions[remote])
     return Contribution({bridge: _render_conjunctions(matches, "1/2")})
 
 
-def _shares(remotes: Remotes) -> dict[int, frozenset[tuple[str, str]]]:
-    """The members of all remotes, each with its remote, in shares of which a new member changes one.
+def _shares(remotes: Remotes) -> Iterator[tuple[int, Share]]:
+    """The members of all remotes in numbered shares, of which a new member changes one.
 
     A group may have ten thousand members. By address, as all remotes of an address are in one flow.
     """
-    shares: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
-    for remote, addresses in remotes.items():
-        for address in addresses:
+    shares: defaultdict[int, list[tuple[str, frozenset[str]]]] = defaultdict(list)
+    for remote in sorted(remotes):
+        found: list[list[str]] = [[] for _ in range(_SHARES)]
+        for address in remotes[remote]:
             # Texts of one prefix belong to one share. Of a single address of IPv4 there is one text without a length.
             text = _canonical(address) if ":" in address or "/" in address else address
-            shares[zlib.crc32(text.encode()) % _SHARES].append((address, remote))
-    return {number: frozenset(shares[number]) for number in sorted(shares)}
+            found[hash(text) % _SHARES].append(address)  # the same as long as the process, as rendered shares are
+        for number, addresses in enumerate(found):
+            if addresses:
+                shares[number].append((remote, frozenset(addresses)))
+    for number in sorted(shares):
+        yield number, tuple(shares[number])
 
 
 @cached(maxsize=1 << 16)
