@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +17,9 @@ from neutrino.agent.l2.reconciler import Outcome, Reconciler
 from neutrino.dataplane.conntrack.real import OvsConntrack
 from neutrino.dataplane.openflow.real import OvsOfctl
 from neutrino.dataplane.ovsdb.real import RealOvsdb
+from neutrino.lab.hosts.fabric import checksum_in_software
 from neutrino.lab.hosts.namespaces import in_network
+from neutrino.lab.settings import NETDEV
 from neutrino.model import state
 from tests.support.l2 import Cloud
 from tests.support.openvswitch import OpenVSwitch
@@ -72,12 +75,12 @@ class KernelSwitch(OpenVSwitch):
 class KernelHost:
     """A host wired by the agent's reconciler, without agent and server: `wire` sets its desired state."""
 
-    def __init__(self, name: str, switch: KernelSwitch) -> None:
-        self.name, self.switch = name, switch
-        options = L2Options(datapath_type="system", tunnel_types=TUNNELS, local_ip=underlay(name), host=name)
+    def __init__(self, name: str, switch: KernelSwitch, datapath: str = "system") -> None:
+        self.name, self.switch, self.datapath = name, switch, datapath
+        options = L2Options(datapath_type=datapath, tunnel_types=TUNNELS, local_ip=underlay(name), host=name)
         self._ovsdb = RealOvsdb(switch.database, timeout=SECONDS)
         self.openflow = OvsOfctl(switch.run_directory)
-        conntrack = OvsConntrack(switch.run_directory, datapath="system@ovs-system")
+        conntrack = OvsConntrack(switch.run_directory, datapath=f"{datapath}@ovs-{datapath}")
         self.reconciler = Reconciler(lambda: self._ovsdb, self.openflow, conntrack, options)
 
     def close(self) -> None:
@@ -108,6 +111,8 @@ class KernelHost:
                 six = ":" in fixed.ip_address
                 lines.append(f"address add {fixed.ip_address}/{64 if six else 24} dev {own}{' nodad' if six else ''}")
             ip_batch(lines, "-n", port.id)
+            if self.datapath == NETDEV:
+                inside(port.id, partial(checksum_in_software, own))
 
     def reconcile(self, cloud: Cloud, *objects: state.Object) -> Outcome:
         """Reconcile until the plan is empty."""
@@ -125,8 +130,8 @@ class KernelHost:
 
 
 @contextlib.contextmanager
-def kernel_hosts(*names: str) -> Iterator[dict[str, KernelHost]]:
-    """Hosts h1, h2 and so on, on one underlay network."""
+def kernel_hosts(*names: str, datapath: str = "system") -> Iterator[dict[str, KernelHost]]:
+    """Hosts h1, h2 and so on, on one underlay network; tunnels need the kernel's datapath."""
     with contextlib.ExitStack() as stack:
         ip("link", "add", "wire", "type", "bridge")
         stack.callback(ip, "link", "delete", "wire")
@@ -140,6 +145,6 @@ def kernel_hosts(*names: str) -> Iterator[dict[str, KernelHost]]:
             for device in ("lo", "underlay"):
                 ip("-n", name, "link", "set", device, "up")
             switch = stack.enter_context(KernelSwitch(name))
-            hosts[name] = KernelHost(name, switch)
+            hosts[name] = KernelHost(name, switch, datapath)
             stack.callback(hosts[name].close)
         yield hosts

@@ -1,0 +1,139 @@
+"""Benchmark of two instances of one host, without Neutron, in a minute: what the flows of either side cost the switch.
+
+  python -m qa.bench.dataplane.same_host [--rounds 3] [--seconds 1] [--out FILE]
+
+As root, in namespaces of its own. The bridge has in turns Neutron's flows (the compact form of a recorded host), ours, and
+nothing but NORMAL: what the userspace datapath costs without any filter, which no flows can undercut.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from neutrino.lab.errors import LabError
+from neutrino.lab.settings import NETDEV
+from qa.bench import processor
+from qa.bench.dataplane.bridges import SAME_HOST, Namespaces, install, install_neutron, install_ours, pings, plug
+from qa.bench.dataplane.report import NEUTRON, OURS
+from qa.bench.dataplane.switch import parse
+from qa.bench.dataplane.traffic import METRICS, Metric
+from qa.bench.machine import busy, machine
+from qa.kernel.switch import KernelHost, kernel_hosts
+from tests.support.l2 import Cloud
+
+NORMAL = "normal"
+INSIDE = "--inside"  # this process is in namespaces of its own
+_SIDES = {NEUTRON: "Neutron's", OURS: "ours", NORMAL: "NORMAL, no filter"}
+_PORTS = "10000 65000"  # local ports of clients
+
+Figures = dict[str, dict[str, list[dict[str, float]]]]  # by metric and side
+
+
+def measure(rounds: int, seconds: float) -> Figures:
+    figures: Figures = {metric.name: {side: [] for side in _SIDES} for metric in METRICS}
+    with kernel_hosts("h1", datapath=NETDEV) as hosts:
+        cloud, host = Cloud("h1"), hosts["h1"]
+        plug(cloud, hosts)
+        install_ours(cloud, hosts)
+        Namespaces().run(SAME_HOST.source, ["sysctl", "-q", "-w", f"net.ipv4.ip_local_port_range={_PORTS}"], timeout=10)
+        processor.prefer([_pid(host)])
+        installs: Mapping[str, Callable[[], object]] = {
+            NEUTRON: lambda: install_neutron(hosts),
+            OURS: lambda: install_ours(cloud, hosts),
+            NORMAL: lambda: install(host, "br-int", "priority=0 actions=NORMAL\n"),
+        }
+        for _ in range(rounds):
+            for side, prepare in installs.items():
+                prepare()
+                if not pings(SAME_HOST):
+                    raise LabError(f"no ping passes with the flows of {side}")
+                for metric in METRICS:
+                    figures[metric.name][side].append(_measure(host, metric, seconds))
+    return figures
+
+
+def _measure(host: KernelHost, metric: Metric, seconds: float) -> dict[str, float]:
+    for command in ("dpctl/flush-conntrack", "dpif-netdev/pmd-stats-clear"):
+        host.switch.appctl(command)
+    before = sum(processor.of_process(_pid(host)))
+    found = metric.measure(Namespaces(), SAME_HOST, seconds)
+    spent = sum(processor.of_process(_pid(host))) - before
+    counts = parse(host.switch.appctl("dpif-netdev/pmd-stats-show"))
+    return {
+        "value": round(found.value, 3),
+        "units": round(found.units, 3),
+        "switch_s": round(spent, 3),
+        "passes": round(1 + counts["recirculations"] / counts["packets"], 2),
+        "lookups": round(counts.get("lookups", 0) / max(counts["megaflow"], 1), 2),
+    }
+
+
+def _pid(host: KernelHost) -> int:
+    return int(Path(host.switch.run_directory, "ovs-vswitchd.pid").read_text())
+
+
+def markdown(raw: Mapping[str, Any]) -> str:
+    lines = [
+        "| same host | flows | measured | ratio | processor time of the switch | ratio | passes of the datapath "
+        "| lookups in subtables |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for metric in METRICS:
+        sides = raw["figures"][metric.name]
+        values = {side: _median(found, lambda each: each["value"]) for side, found in sides.items()}
+        spent = {side: _median(found, lambda each: each["switch_s"] / each["units"]) for side, found in sides.items()}
+        for side, name in _SIDES.items():
+            more = values[side] / values[NEUTRON]
+            lines.append(
+                f"| {metric.name} | {name} | {values[side]:,.0f} {metric.unit} "
+                f"| {1 / more if metric.less_is_better else more:.2f} × "
+                f"| {spent[side] * 1e6:,.1f} µs each {metric.per} | {spent[NEUTRON] / spent[side]:.2f} × "
+                f"| {_median(sides[side], lambda each: each['passes']):.1f} "
+                f"| {_median(sides[side], lambda each: each['lookups']):.1f} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _median(found: Sequence[Mapping[str, float]], figure: Callable[[Mapping[str, float]], float]) -> float:
+    return statistics.median(map(figure, found))
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of one measurement (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="write the raw figures to this file")
+    parser.add_argument("--show", type=Path, metavar="FILE", help="only print the table of figures written earlier")
+    parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.show is not None:
+        print(markdown(json.loads(options.show.read_text(encoding="utf-8"))), end="")
+        return 0
+    if not options.inside:
+        # With named namespaces of its own too, which end with the process.
+        script = 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && ip link set lo up && exec "$@"'
+        command = [sys.executable, "-m", "qa.bench.dataplane.same_host", INSIDE, *arguments]
+        return subprocess.run(
+            ["unshare", "--net", "--mount", "sh", "-c", script, "sh", *command], check=False
+        ).returncode
+    raw: dict[str, Any] = {"machine": {**machine(), "load_before": busy()}, "rounds": options.rounds}
+    try:
+        raw["figures"] = measure(options.rounds, options.seconds)
+    except LabError as error:
+        print(f"dataplane: {error}", file=sys.stderr)
+        return 1
+    print(markdown(raw), end="")
+    if options.out is not None:
+        options.out.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
