@@ -29,6 +29,7 @@ from qa.bench.dataplane.traffic import METRICS
 from qa.bench.machine import busy, machine
 from qa.bench.neutron.processes import ROOT
 from qa.takeover.lab import neutron_lab
+from qa.takeover.lab.configuration import Shape
 from qa.takeover.lab.neutron_lab import NeutronLab
 from qa.takeover.lab.paths import TrafficPath, wait_until_passing
 from qa.takeover.steps import CONVERTED, Takeover
@@ -36,6 +37,7 @@ from qa.takeover.steps import CONVERTED, Takeover
 STATE = ROOT / "build" / "dataplane"
 # No comparison in the background while traffic is measured.
 _AGENT = "[agent]\ntakeover_check_interval = 0\n"
+_SHAPE = Shape(hosts=cloud.HOSTS, hybrid_host="")
 _PORTS = "10000 65000"  # local ports of clients: each connection has one of its own
 _QUIET_SECONDS = 20.0
 
@@ -79,7 +81,7 @@ class Bench:
 
 def measure(state: Path, rounds: int, seconds: float, keep: Callable[[dict[str, Any]], object]) -> None:
     """`keep` gets the figures after each round: a later one that fails does not cost these."""
-    with neutron_lab.running(state, _say, hosts=cloud.HOSTS, hybrid_host="") as neutron:
+    with neutron_lab.running(state, _say, shape=_SHAPE) as neutron:
         built = cloud.build(neutron)
         takeover = Takeover(neutron)
         takeover.import_database("--final")
