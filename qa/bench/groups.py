@@ -46,6 +46,7 @@ from tests.support.lab import temporary_lab
 from tests.support.lab_control import Lab
 
 SECONDS = 300.0  # timeout of a step
+REST = 0.2  # seconds before each change: an agent pauses after a round, for up to 0.1 s
 _OPEN = ((6, 22), (6, 443), (6, 5432), (17, 53))  # protocols and ports that members may use
 
 
@@ -83,6 +84,10 @@ class FlowMonitor:
                 self.changes += 1
                 self._times[event, line.partition("nw_src=")[2].split(" ")[0].split(",")[0]] = now
 
+    def join(self) -> None:
+        """Wait until all that the ended process has said is read."""
+        self._reading.join()
+
     def at(self, event: str, address: str) -> float:
         """0.0: not yet."""
         return self._times.get((event, address), 0.0)
@@ -92,10 +97,12 @@ class FlowMonitor:
 def flow_monitor(lab: Lab) -> Iterator[FlowMonitor]:
     argv = ["ovs-ofctl", "monitor", INTEGRATION, "watch:!initial"]
     with lab.popen(HOST, argv, stdout=subprocess.DEVNULL) as process:
+        monitor = FlowMonitor(process)
         try:
-            yield FlowMonitor(process)
+            yield monitor
         finally:
             process.send_signal(signal.SIGTERM)
+            monitor.join()
 
 
 class Bench:
@@ -170,6 +177,7 @@ class Bench:
             progress(f"members {kind}, one by one")
             before = self._spent()
             for number in range(self._sizes.changes):
+                time.sleep(REST)
                 if kind == "added":
                     began, port = time.monotonic(), self._add(rng.choice(self._names))
                     added.append(port)
