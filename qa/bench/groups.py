@@ -1,6 +1,6 @@
 """Benchmark of a large security group: ten thousand members on two hundred hosts, and one member more or less.
 
-  python -m qa.bench.groups [--quick] [--out docs/benchmarks-groups.json] [--check]
+  python -m qa.bench.groups [--hosts 200] [--members 10000] [--quick] [--out docs/benchmarks-groups.json] [--check]
   python -m qa.bench.groups --show docs/benchmarks-groups.json
 
 As root. One host is real: a lab host with agent and Open vSwitch, fifty ports plugged. The others are simulated, each with
@@ -300,6 +300,8 @@ def measure(sizes: Sizes) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=Sizes().hosts, help="the real one among them; multiples of 20")
+    parser.add_argument("--members", type=int, default=Sizes().members, help="(default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="less of everything; for a look, not for figures")
     parser.add_argument("--out", type=Path, help="write the raw figures to this file")
     parser.add_argument("--show", type=Path, metavar="FILE", help="only print the tables of figures written earlier")
@@ -309,7 +311,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(markdown(json.loads(options.show.read_text(encoding="utf-8"))), end="")
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as by Ctrl-C: what was started is ended
-    sizes = QUICK if options.quick else Sizes()
+    sizes = QUICK if options.quick else Sizes(hosts=options.hosts, members=options.members)
     raw: dict[str, Any] = {"machine": {**machine(), "load_before": busy()}, "quick": options.quick}
     raw |= {"hosts": sizes.hosts, "members": sizes.members, "of_host": sizes.of_host, "rules": len(_OPEN) + 1}
     try:
