@@ -22,6 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -275,19 +276,31 @@ def _load() -> None:
     import stevedore
 
     from neutrino import entry_points
-    from neutrino.server.ui.files import read_files
 
     for plugin in importlib.metadata.distribution("neutrino").entry_points:
         if plugin.group.startswith("neutrino."):
             plugin.load()
     entry_points.of_group("")  # reads the metadata of all packages
     stevedore.ExtensionManager("")  # which reads them too
-    read_files()
+    _assemble()
     import setproctitle
 
     setproctitle.getproctitle()  # it finds the place of the title by the first environment variable, which is still there
     gc.collect()
     gc.freeze()
+
+
+def _assemble() -> None:
+    """Make a server, and nothing of it runs: paths, checks of policies and the page are compiled once per process."""
+    from neutrino.server.config import configuration
+    from neutrino.server.main import assemble
+
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "neutrino.conf"
+        file.write_text(
+            f"[DEFAULT]\nauth_strategy = noauth\n[database]\nconnection = sqlite:///{directory}/none.sqlite\n"
+        )
+        assemble(configuration([str(file)])).close()
 
 
 if __name__ == "__main__":
