@@ -4,7 +4,7 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from neutrino.agent.l2 import plan as plan_module
@@ -136,7 +136,6 @@ def test_diff():
     assert not diff({"a": 1}, {"a": 1})
 
 
-@settings(deadline=None)  # the time of a busy machine is no failure
 @given(st.integers(0, 65535), st.integers(0, 65535))
 def test_port_ranges_cover_exactly(one, other):
     first, last = sorted((one, other))
