@@ -28,7 +28,7 @@ test: ## install what is missing, check the code, run the whole test suite
 	@$(MAKE) --no-print-directory lint
 	@$(ENDS_WITH_MAKE) $(MAKE) --no-print-directory -j 2 types suite
 
-fresh: ## follow the README on a bare Debian, in separate namespaces (DEBIAN=12|13, ARCH=amd64|arm64, TESTS=some|all|unit, KEEP=1)
+fresh: ## follow the README on a bare Debian, in separate namespaces (DEBIAN=12|13, ARCH=amd64|arm64, TESTS=some|all|unit|none, KEEP=1)
 	@DEBIAN="$(DEBIAN)" ARCH="$(ARCH)" TESTS="$(TESTS)" KEEP="$(KEEP)" scripts/fresh
 
 .PHONY: test-python
