@@ -21,7 +21,7 @@ from neutrino.lab.instances.instances import Instances
 from neutrino.lab.instances.plug import BRIDGE as INTEGRATION_BRIDGE
 from neutrino.lab.instances.plug import Vm
 
-API_SECONDS = 60.0
+API_SECONDS = 180.0  # the first start on a slow machine compiles all modules
 AGENT_SECONDS = 30.0
 PUBLIC = "public"
 
