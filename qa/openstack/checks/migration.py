@@ -58,6 +58,7 @@ class Gap:
 
     begin: float
     end: float
+    lost: int = 0  # packets that were never answered; others of the gap are answered late
 
     @property
     def seconds(self) -> float:
@@ -66,8 +67,7 @@ class Gap:
 
 def longest_gap(answered: Mapping[int, float]) -> Gap:
     """Between the answers to two packets that follow each other, by their numbers. Pure."""
-    times = [answered[number] for number in sorted(answered)]
-    gaps = [Gap(*pair) for pair in pairwise(times)]
+    gaps = [Gap(answered[one], answered[other], other - one - 1) for one, other in pairwise(sorted(answered))]
     return max(gaps, key=lambda gap: gap.seconds, default=Gap(0.0, 0.0))
 
 
@@ -84,6 +84,7 @@ class Shares:
     """Whose part of a gap is whose, in seconds, and when Nova's request to activate the binding came."""
 
     gap: float
+    lost: float  # of the gap, so long packets were lost; those sent after it are answered late, by a slow guest
     qemu: float
     neutrino: float
     arrived: float  # after the last answer: the target's agent has seen the guest's first packet
@@ -91,19 +92,19 @@ class Shares:
     request: float  # after the guest's start on the target; negative: before it
 
     def __str__(self) -> str:
-        gap, qemu, own, arrived, applied, request = (
-            f"{seconds * 1000:.0f} ms" for seconds in dataclasses.astuple(self)
-        )
+        values = (f"{seconds * 1000:.0f} ms" for seconds in dataclasses.astuple(self))
+        gap, lost, qemu, own, arrived, applied, request = values
         return (
-            f"{gap} without an answer (QEMU {qemu}, the rest {own}; the agent saw the guest {arrived} after the last "
-            f"answer, and delivered to it {applied} later; Nova's request {request} after QEMU's pause)"
+            f"{gap} without an answer, packets of {lost} lost (QEMU {qemu}, the rest {own}; the agent saw the guest "
+            f"{arrived} after the last answer, and delivered to it {applied} later; Nova's request {request} after "
+            "QEMU's pause)"
         )
 
 
 def shares(gap: Gap, pause: float, arrival: Arrival, activated: float) -> Shares:
     """`pause`: seconds that QEMU stopped the guest; `activated`: when Nova's request to activate the binding came. Pure."""
-    own, applied = max(gap.seconds - pause, 0.0), arrival.applied - arrival.seen
-    return Shares(gap.seconds, pause, own, arrival.seen - gap.begin, applied, activated - gap.begin - pause)
+    own, applied, lost = max(gap.seconds - pause, 0.0), arrival.applied - arrival.seen, gap.lost * INTERVAL
+    return Shares(gap.seconds, lost, pause, own, arrival.seen - gap.begin, applied, activated - gap.begin - pause)
 
 
 @contextmanager
