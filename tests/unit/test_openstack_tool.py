@@ -10,7 +10,7 @@ import pytest
 
 from qa.openstack.checks import CHECKS
 from qa.openstack.checks.expect import CheckError, slowness
-from qa.openstack.checks.migration import Arrival, Gap, activation, arrival, longest_gap, shares
+from qa.openstack.checks.migration import Answer, Arrival, Gap, activation, arrival, longest_gap, shares
 from qa.openstack.checks.remains import State
 from qa.openstack.cloud import ini
 from qa.openstack.guest import unpacked_kernel
@@ -21,8 +21,9 @@ from qa.openstack.services import NETWORKING, SERVICES
 
 def test_the_longest_gap_is_between_answers_that_follow_each_other() -> None:
     assert longest_gap({}).seconds == 0
-    assert longest_gap({1: 10.0, 2: 10.05, 3: 10.1}).seconds == pytest.approx(0.05)
-    assert longest_gap({1: 10.0, 9: 12.5, 2: 10.1, 10: 12.6}) == Gap(10.1, 12.5, 6)
+    assert longest_gap({n: Answer(10.0 + n / 20, 0.01) for n in range(3)}).seconds == pytest.approx(0.05)
+    found = longest_gap({1: Answer(10.0, 0.1), 9: Answer(12.5, 0.6), 2: Answer(10.1, 0.1), 10: Answer(12.6, 0.1)})
+    assert (found.begin, found.end, found.lost) == (10.1, 12.5, pytest.approx(1.9))
 
 
 @pytest.mark.parametrize(("pause", "own"), [(0.5, 1.5), (2.0, 0.0), (2.5, 0.0)])

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from neutrino.lab.hosts.namespaces import host_command
 from qa.openstack.checks.expect import CheckError, expect, until
@@ -31,7 +32,7 @@ INTERVAL = 0.01  # seconds between two packets
 MIGRATION_SECONDS = 300.0
 OWN_SECONDS = 0.5  # that neutrino may take; on a busy machine the emulated guest alone takes longer
 ATTEMPTS = 3
-_ANSWER = re.compile(r"\[([\d.]+)\].*icmp_seq=(\d+)")
+_ANSWER = re.compile(r"\[([\d.]+)\].*icmp_seq=(\d+) .*time=([\d.]+) ms")
 _ACTIVATED = re.compile(
     r"^(\S+ [\d:]+)\.(\d+) .*PUT /v2.0/ports/(\S+)/bindings/(\S+)/activate .*status: 200 .*time: ([\d.]+)"
 )
@@ -40,11 +41,16 @@ _APPLIED = re.compile(r"^(\S+ [\d:]+)\.(\d+) .* ports wired .* in [\d.]+ s$")
 _DOWNTIME = re.compile(r"Total downtime:\s+([\d.]+)\s+(\w+)")
 
 
+class Answer(NamedTuple):
+    time: float
+    seconds: float  # since the packet was sent
+
+
 @dataclass
 class Pinging:
     """Packets to an address every INTERVAL, from the external machine."""
 
-    answered: dict[int, float] = field(default_factory=dict)  # number, to the time of the answer
+    answered: dict[int, Answer] = field(default_factory=dict)  # by number
     sent: int = 0
 
     @property
@@ -58,16 +64,17 @@ class Gap:
 
     begin: float
     end: float
-    lost: int = 0  # packets that were never answered; others of the gap are answered late
+    lost: float = 0.0  # seconds within which all packets that were sent were lost; later ones were answered, if late
 
     @property
     def seconds(self) -> float:
         return self.end - self.begin
 
 
-def longest_gap(answered: Mapping[int, float]) -> Gap:
+def longest_gap(answered: Mapping[int, Answer]) -> Gap:
     """Between the answers to two packets that follow each other, by their numbers. Pure."""
-    gaps = [Gap(answered[one], answered[other], other - one - 1) for one, other in pairwise(sorted(answered))]
+    pairs = pairwise(answered[number] for number in sorted(answered))
+    gaps = [Gap(one.time, other.time, (other.time - other.seconds) - (one.time - one.seconds)) for one, other in pairs]
     return max(gaps, key=lambda gap: gap.seconds, default=Gap(0.0, 0.0))
 
 
@@ -84,7 +91,7 @@ class Shares:
     """Whose part of a gap is whose, in seconds, and when Nova's request to activate the binding came."""
 
     gap: float
-    lost: float  # of the gap, so long packets were lost; those sent after it are answered late, by a slow guest
+    lost: float  # for so long packets were lost; those that were sent later are answered late, by a slow guest
     qemu: float
     neutrino: float
     arrived: float  # after the last answer: the target's agent has seen the guest's first packet
@@ -103,8 +110,8 @@ class Shares:
 
 def shares(gap: Gap, pause: float, arrival: Arrival, activated: float) -> Shares:
     """`pause`: seconds that QEMU stopped the guest; `activated`: when Nova's request to activate the binding came. Pure."""
-    own, applied, lost = max(gap.seconds - pause, 0.0), arrival.applied - arrival.seen, gap.lost * INTERVAL
-    return Shares(gap.seconds, lost, pause, own, arrival.seen - gap.begin, applied, activated - gap.begin - pause)
+    own, applied = max(gap.seconds - pause, 0.0), arrival.applied - arrival.seen
+    return Shares(gap.seconds, gap.lost, pause, own, arrival.seen - gap.begin, applied, activated - gap.begin - pause)
 
 
 @contextmanager
@@ -120,7 +127,7 @@ def pinging(cloud: Cloud, address: str) -> Iterator[Pinging]:
     def read() -> None:
         for line in output:
             if "bytes from" in line and (found := _ANSWER.search(line)):
-                result.answered[int(found[2])] = float(found[1])
+                result.answered[int(found[2])] = Answer(float(found[1]), float(found[3]) / 1000)
             elif "packets transmitted" in line:
                 result.sent = int(line.split()[0])
 
