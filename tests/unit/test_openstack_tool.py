@@ -28,7 +28,7 @@ def test_the_longest_gap_is_between_answers_that_follow_each_other() -> None:
 
 @pytest.mark.parametrize(("pause", "own"), [(0.5, 1.5), (2.0, 0.0), (2.5, 0.0)])
 def test_what_of_a_gap_is_not_qemus_pause_is_our_own(pause: float, own: float) -> None:
-    found = shares(Gap(10.0, 12.0), pause, Arrival(11.5, 11.75), 13.0)
+    found = shares(Gap(10.0, 12.0, 2.0), pause, Arrival(11.5, 11.75), 13.0)
     assert (found.gap, found.qemu, found.neutrino) == (2.0, pause, pytest.approx(own))
     assert found.request == pytest.approx(3.0 - pause)
     assert (found.arrived, found.applied) == (1.5, 0.25)

@@ -1,8 +1,11 @@
 """Live migration between the hosts, under ping: how long the instance is unreachable, and whose part of that is whose.
 
     QEMU       stops the guest on the source and starts it on the target: the pause, as libvirt reports it
-    neutrino   the rest: the target's agent sees the first packet of the guest, and packets to it are delivered there. The
-               interval of the pings is in it, and the time that the emulated guest takes for its first answer
+    neutrino   the rest of the time for which packets are lost: the target's agent sees the first packet of the guest, and
+               packets to it are delivered there. The interval of the pings is in it
+    the guest  packets that are delivered, and answered late: emulation begins anew on the target
+
+A kernel that panics under emulation is not neutrino's: it is noted with its last words, and the next migration counts.
 
 Nova's request to activate the binding to the target comes later, and is not waited for.
 """
@@ -39,6 +42,10 @@ _ACTIVATED = re.compile(
 _ARRIVED = re.compile(r"^(\S+ [\d:]+)\.(\d+) .* the instance of port (\S+) has arrived by live migration")
 _APPLIED = re.compile(r"^(\S+ [\d:]+)\.(\d+) .* ports wired .* in [\d.]+ s$")
 _DOWNTIME = re.compile(r"Total downtime:\s+([\d.]+)\s+(\w+)")
+
+
+class GuestPanic(Exception):
+    """The guest's kernel has ended during a migration."""
 
 
 class Answer(NamedTuple):
@@ -102,7 +109,7 @@ class Shares:
         values = (f"{seconds * 1000:.0f} ms" for seconds in dataclasses.astuple(self))
         gap, lost, qemu, own, arrived, applied, request = values
         return (
-            f"{gap} without an answer, packets of {lost} lost (QEMU {qemu}, the rest {own}; the agent saw the guest "
+            f"packets of {lost} lost (QEMU {qemu}, the rest {own}), {gap} without an answer (the agent saw the guest "
             f"{arrived} after the last answer, and delivered to it {applied} later; Nova's request {request} after "
             "QEMU's pause)"
         )
@@ -110,7 +117,7 @@ class Shares:
 
 def shares(gap: Gap, pause: float, arrival: Arrival, activated: float) -> Shares:
     """`pause`: seconds that QEMU stopped the guest; `activated`: when Nova's request to activate the binding came. Pure."""
-    own, applied = max(gap.seconds - pause, 0.0), arrival.applied - arrival.seen
+    own, applied = max(gap.lost - pause, 0.0), arrival.applied - arrival.seen
     return Shares(gap.seconds, gap.lost, pause, own, arrival.seen - gap.begin, applied, activated - gap.begin - pause)
 
 
@@ -182,17 +189,24 @@ def check_live_migration(cloud: Cloud) -> str:
     with running(cloud, "migrated", host=cloud.hosts[0]) as server:
         floating, address = server.floating_ip(), server.address
         until(lambda: ping(cloud, floating), "ping before", 60)
-        best = float("inf")
+        best, measured = float("inf"), 0
         for attempt in range(2 * ATTEMPTS):  # there and back; again while the machine is busy with other things
             target = cloud.hosts[(attempt + 1) % 2]
-            found = _measure(cloud, server, target, floating)
+            try:
+                found = _measure(cloud, server, target, floating)
+            except GuestPanic as error:
+                notes.append(f"to {target}: {error}")
+                cloud.say(notes[-1])
+                continue
+            measured += 1
             notes.append(f"to {target}: {found}")
             cloud.say(notes[-1])
             expect(server.address == address, f"the address was {address}, and is {server.address}")
             _check_bindings(server, target)
             best = min(best, found.neutrino)
-            if attempt and best <= OWN_SECONDS:
+            if measured > 1 and best <= OWN_SECONDS:
                 break
+        expect(measured > 1, f"the guest did not survive two of {2 * ATTEMPTS} migrations; {'; '.join(notes)}")
         expect(best <= OWN_SECONDS, f"neutrino's part is at least {best:.1f} s; {'; '.join(notes)}")
     return "; ".join(notes)
 
@@ -206,6 +220,9 @@ def _measure(cloud: Cloud, server: Server, target: str, floating: str) -> Shares
         except CheckError as error:
             raise CheckError(f"{error}; {_explain(cloud, server)}") from None
         time.sleep(1)
+    _, panic, words = server.console().rpartition("Kernel panic")
+    if panic:
+        raise GuestPanic(f"the guest's kernel panicked{words.splitlines()[0]}")
     port, pause = server.port.id, qemu_pause(cloud, target, server.show().instance_name)
     arrived = arrival(cloud.log(f"{target}-agent").read_text(errors="replace"), port)
     activated = activation(cloud.log("server").read_text(errors="replace"), port, target)
