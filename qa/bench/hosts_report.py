@@ -101,6 +101,8 @@ def markdown(raw: Mapping[str, Any]) -> str:
 
 def spent(raw: Mapping[str, Any]) -> list[str]:
     """Where the processor time went: the simulated hosts share the server's processors, which those of a cloud do not."""
+    if "snapshots" not in raw["results"]:
+        return []  # a file that an earlier release has written
     start, snapshots, resync = (raw["results"][name] for name in ("start", "snapshots", "resync"))
     return [
         "| seconds of processor time | feed | for each host | other processes of the server | simulated hosts |",
@@ -116,6 +118,11 @@ def _spent(text: str, figures: Mapping[str, Any], feed: float, hosts: int) -> st
     return f"| {text} | {feed:.1f} | {feed / hosts * 1000:.2f} ms | {others} |"
 
 
+def _seconds(result: Mapping[str, Any], path: str) -> str:
+    value = at(result, path)
+    return "not measured" if value is None else f"{value:.1f} s"
+
+
 def _more(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
     result, hosts = raw["results"], raw["hosts"]
     memory, idle = result["memory"], result["idle"]
@@ -125,7 +132,7 @@ def _more(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
         (f"a new port known to all {hosts:,} hosts, median", f"{result['new_port']['everywhere']['p50_ms']:.0f} ms"),
         (f"{hosts:,} hosts connect for the first time, without ports, and report", f"{result['connect_s']:.1f} s"),
         (f"{raw['ports']:,} ports made, by one client", f"{result['create_s']:.1f} s"),
-        ("all ports ACTIVE after the start of the first snapshots", f"{result['snapshots']['wired_s']:.1f} s"),
+        ("all ports ACTIVE after the start of the first snapshots", _seconds(result, "snapshots.wired_s")),
         ("the feed's memory without ports or hosts, PSS", f"{memory['empty']:.0f} MB"),
         ("with the ports, no host connected", f"{memory['alone']:.0f} MB"),
         ("with the ports, all hosts connected", f"{memory['connected']:.0f} MB, {per_host:.0f} kB per host"),

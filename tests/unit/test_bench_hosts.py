@@ -88,3 +88,12 @@ def test_missed_targets_are_named() -> None:
     (text,) = missed(_raw(list_ms=30.0))
     assert "any of 2 lists" in text
     assert "slowest: name" in text
+
+
+def test_figures_of_an_earlier_release_are_shown_without_what_they_lack() -> None:
+    raw = _raw()
+    for name in ("start", "snapshots", "resync"):
+        del raw["results"][name]
+    table = markdown(raw)
+    assert "| first snapshots of 5,000 hosts | 60 s | not measured | no |" in table
+    assert "processor time | feed" not in table
