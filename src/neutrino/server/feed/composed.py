@@ -24,10 +24,11 @@ class Part:
     end: int  # index of the first object after it
     _owners: tuple[str, ...]  # by object: the host that does not get it; empty: all get it
     _ends: array[int]  # by object: where its message ends
+    _hosts: frozenset[str]  # the owners: a look at each of them would be most of the work
 
     def without(self, host: str) -> bytes:
         """The messages of all objects but the host's own."""
-        if host not in self._owners:
+        if host not in self._hosts:
             return self.data
         kept, start = list[bytes](), 0
         for index in _places(self._owners, host):
@@ -82,4 +83,4 @@ class Composed:
             if size >= FRAME_BYTES:
                 break
             size += 1  # the comma
-        return Part(b",".join(messages), start + len(messages), tuple(owners), ends)
+        return Part(b",".join(messages), start + len(messages), tuple(owners), ends, frozenset(owners))
