@@ -79,7 +79,7 @@ def test_what_one_server_does_for_all_ends_the_playbook_if_it_fails() -> None:
 
 
 def test_a_host_is_torn_down_before_its_packages_go() -> None:
-    names = [str(task) for path, task in TASKS if path.name == "remove.yml"]
+    names = [str(task) for path, task in TASKS if path == Path("roles/host/tasks/remove.yml")]
     (torn_down,) = (place for place, text in enumerate(names) if "'agent', 'teardown'" in text)
     (purged,) = (place for place, text in enumerate(names) if "'purge'" in text)
     assert torn_down < purged
@@ -121,6 +121,7 @@ def test_messages_of_assertions_are_text() -> None:
     for message in messages:
         assert message.strip(), "what is wrong, and what to do"
         assert not re.fullmatch(r"\{\{[^}]*\}\}", message), message
+        assert re.sub(r"\{%.*%\}", "", message).strip(), "a message that is empty without findings is refused"
 
 
 def test_secrets_are_not_logged() -> None:
