@@ -200,7 +200,8 @@ def test_keepalived_gets_its_file_back_by_a_signal(host: Neutron) -> None:
     hears = f"trap 'cp {file} {heard}.new && mv {heard}.new {heard}' HUP"
     script.write_text(f"#!/bin/sh\n{hears}\nsleep 600 &\nwhile :; do wait; done\n")
     script.chmod(0o755)
-    argv = ["ip", "netns", "exec", name, str(script), "-P", "-f", str(file), "-p", "x"]
+    # A shell cannot trap a signal that was ignored when it started, as below nohup.
+    argv = ["env", "--default-signal=HUP", "ip", "netns", "exec", name, str(script), "-P", "-f", str(file), "-p", "x"]
     process = subprocess.Popen(argv, start_new_session=True)
     monitor_argv = ("--router_id", router_id, "--namespace", name, "--conf_dir", str(directory))
     monitor = host.state_path / "neutron-keepalived-state-change"

@@ -249,7 +249,11 @@ def _prepare(request: Mapping[str, Any], streams: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()
-    sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(":"))
+    if paths := list(filter(None, os.environ.get("PYTHONPATH", "").split(":"))):
+        sys.path[:0] = paths
+        from stevedore import ExtensionManager
+
+        ExtensionManager.ENTRY_POINT_CACHE.clear()  # it remembers entry points by their group alone
     sys.argv = [str(PROGRAM), *request["argv"]]
 
     import setproctitle

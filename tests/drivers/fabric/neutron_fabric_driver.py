@@ -194,7 +194,7 @@ class Leaf(api.MechanismDriver):
             try:
                 provisioning_blocks.add_provisioning_component(None, port["id"], resources.PORT, "LATE")
             except Exception as error:
-                log(method="late", error=f"{type(error).__name__}: {error}")
+                log(method="late", id=port["id"], error=f"{type(error).__name__}: {error}")
         if port["name"] == f"session-{method}":
             n_context.get_admin_context().session.begin()
         if port["name"] == f"unknown-{method}":
