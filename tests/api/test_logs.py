@@ -1,7 +1,8 @@
-"""Logs of security groups: what an administrator can create, what others see, and deletion with the group or port."""
+"""Logs of security and firewall groups: what an administrator can create, what others see, and their deletion."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import sqlalchemy as sa
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
 from tests.api.client import Api
+from tests.api.conftest import start
+from tests.api.firewalls import instance, interface, policy_with
 
 DEAD = "00000000-0000-0000-0000-00000000dead"
 
@@ -56,7 +59,7 @@ def test_logs_are_the_administrators(api: Api, admin: Api) -> None:
     api.get(path).refused(404, "HTTPNotFound")
     api.put(path, {"log": {"enabled": False}}).refused(404, "HTTPNotFound")
     api.delete(path).refused(404, "HTTPNotFound")
-    assert admin.all("/log/loggable-resources") == [{"type": "security_group"}]
+    assert admin.all("/log/loggable-resources") == [{"type": "security_group"}, {"type": "firewall_group"}]
     assert api.all("/log/loggable-resources") == []
 
 
@@ -75,6 +78,9 @@ def test_several_at_once_or_none(admin: Api) -> None:
     [
         ({}, 400, "HTTPBadRequest"),
         ({"resource_type": "bogus"}, 400, "InvalidLogResourceType"),
+        ({"resource_type": "snat"}, 400, "InvalidLogResourceType"),
+        ({"resource_type": "firewall_group", "resource_id": DEAD}, 404, "ResourceNotFound"),
+        ({"resource_type": "firewall_group", "target_id": DEAD}, 404, "TargetResourceNotFound"),
         ({"resource_type": "security_group", "event": "REJECT"}, 400, "HTTPBadRequest"),
         ({"resource_type": "security_group", "resource_id": DEAD}, 404, "ResourceNotFound"),
         ({"resource_type": "security_group", "target_id": DEAD}, 404, "TargetResourceNotFound"),
@@ -113,3 +119,68 @@ def test_a_log_is_deleted_with_its_group_or_port(server: Server, api: Api, admin
     deleted = sa.select(t.changes.c.object_id).where(t.changes.c.kind == "log", t.changes.c.deleted)
     with server.db.read() as connection:  # by which hosts learn it
         assert {of_group["id"], of_port["id"]} <= set(connection.execute(deleted).scalars())
+
+
+# --- firewall groups --------------------------------------------------------------------------------------------------
+
+
+def firewall_log(admin: Api, **values: Any) -> dict[str, Any]:
+    return admin.make("log", **{"resource_type": "firewall_group", **values})
+
+
+def test_a_log_of_a_firewall_group(api: Api, admin: Api) -> None:
+    port = interface(api)
+    group = api.make("firewall_group", ports=[port], egress_firewall_policy_id=policy_with(api)["id"])
+    made = firewall_log(admin, resource_id=group["id"], target_id=port, event="DROP")
+    assert (made["resource_type"], made["resource_id"], made["target_id"]) == ("firewall_group", group["id"], port)
+    assert {*made} == {*log(admin)}
+    assert admin.show("log", made["id"]) == made
+    assert [one["id"] for one in admin.all("/log/logs", {"resource_id": group["id"]})] == [made["id"]]
+    assert admin.change("log", made["id"], enabled=False)["resource_id"] == group["id"]
+    several = {"logs": [{"resource_type": "firewall_group", "target_id": port}, {"resource_type": "security_group"}]}
+    found = admin.post("/log/logs", several).expect(201).body["logs"]
+    assert [(one["resource_id"], one["target_id"]) for one in found] == [(None, port), (None, None)]
+
+
+def test_the_port_of_a_firewall_log_is_a_routers_and_has_its_group(api: Api, admin: Api) -> None:
+    lone, member, of_instance = interface(api), interface(api, "10.0.1.0/24"), instance(api)["id"]
+    group = api.make("firewall_group", ports=[member, of_instance])
+    other = api.make("firewall_group")
+    for values, status, error in (
+        ({"target_id": lone}, 400, "TargetResourceNotAssociated"),
+        ({"target_id": lone, "resource_id": group["id"]}, 400, "InvalidResourceConstraint"),
+        ({"target_id": member, "resource_id": other["id"]}, 400, "InvalidResourceConstraint"),
+        ({"target_id": of_instance}, 409, "LoggingTypeNotSupported"),
+        ({"target_id": of_instance, "resource_id": group["id"]}, 409, "LoggingTypeNotSupported"),
+    ):
+        admin.post("/log/logs", {"log": {"resource_type": "firewall_group", **values}}).refused(status, error)
+    assert firewall_log(admin, target_id=member)["resource_id"] is None
+
+
+@pytest.mark.every_database
+def test_a_firewall_log_is_deleted_with_its_group_or_port(server: Server, api: Api, admin: Api) -> None:
+    port = interface(api)
+    router = admin.show("port", port)["device_id"]
+    group = api.make("firewall_group", ports=[port])
+    of_group, of_port = firewall_log(admin, resource_id=group["id"]), firewall_log(admin, target_id=port)
+    of_project = firewall_log(admin)
+    api.put(f"/routers/{router}/remove_router_interface", {"port_id": port}).expect(200)
+    admin.get(f"/log/logs/{of_port['id']}").refused(404, "LogResourceNotFound")
+    api.delete(f"/fwaas/firewall_groups/{group['id']}").expect(204)
+    admin.get(f"/log/logs/{of_group['id']}").refused(404, "LogResourceNotFound")
+    admin.get(f"/log/logs/{of_project['id']}").expect(200)
+    deleted = sa.select(t.changes.c.object_id).where(t.changes.c.kind == "log", t.changes.c.deleted)
+    with server.db.read() as connection:
+        assert {of_group["id"], of_port["id"]} <= set(connection.execute(deleted).scalars())
+
+
+def test_without_firewalls_only_security_groups_are_logged(tmp_path: Path) -> None:
+    made = start(
+        tmp_path, f"sqlite:///{tmp_path}/neutrino.sqlite", {"DEFAULT": {"service_plugins": "flavors,router,log"}}
+    )
+    try:
+        admin = Api(made.app).as_admin()
+        assert admin.all("/log/loggable-resources") == [{"type": "security_group"}]
+        admin.post("/log/logs", {"log": {"resource_type": "firewall_group"}}).refused(400, "InvalidLogResourceType")
+    finally:
+        made.close()

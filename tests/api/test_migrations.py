@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.operations import Operations
 
 from neutrino.server.db import schema
 from neutrino.server.db import tables as t
@@ -89,12 +90,21 @@ def test_a_new_database_has_the_tables_of_the_code(db: Database) -> None:
     schema.ensure(db)
 
 
+def _remove_logs_of_firewall_groups(connection: sa.Connection) -> None:
+    operations = Operations(MigrationContext.configure(connection))
+    with operations.batch_alter_table("logs") as logs:
+        logs.drop_constraint("fk_logs_firewall_group_id", type_="foreignkey")
+        logs.drop_index("ix_logs_firewall_group_id")
+        logs.drop_column("firewall_group_id")
+
+
 def test_an_upgraded_database_is_as_a_new_one(db: Database) -> None:
     schema.ensure(db)
     with db.engine().begin() as connection:  # as it was in version 0100
         t.takeovers.drop(connection)
         connection.execute(sa.text("ALTER TABLE changes DROP COLUMN user_id"))
         connection.execute(sa.text("ALTER TABLE changes DROP COLUMN changed"))
+        _remove_logs_of_firewall_groups(connection)
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0100'"))
     schema.ensure(db)
     assert schema.version(db) == schema.HEAD

@@ -7,7 +7,9 @@ from openstack.connection import Connection
 
 def test_logs_with_a_clients_session(conn: Connection) -> None:
     net = conn.network
-    assert net.get("/log/loggable-resources").json() == {"loggable_resources": [{"type": "security_group"}]}
+    assert net.get("/log/loggable-resources").json() == {
+        "loggable_resources": [{"type": "security_group"}, {"type": "firewall_group"}]
+    }
     group = net.create_security_group(name="logged")
     network = net.create_network(name="logged")
     port = net.create_port(network_id=network.id, security_group_ids=[group.id])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.model.firewall import FirewallGroup, FirewallRule
+from neutrino.model.firewall import FirewallGroup, FirewallLog, FirewallRule
 from neutrino.model.objects import Object
 from neutrino.model.routing import Router
 from neutrino.model.state import Port
@@ -191,3 +191,66 @@ def test_a_group_of_a_distributed_router_is_on_all_its_hosts(server: Server, tmp
             assert (await asyncio.to_thread(lambda: admin.show("firewall_group", group["id"])))["status"] == "ACTIVE"
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_hosts_receive_the_logs_of_their_groups_alone(server: Server, tmp_path: Path) -> None:
+    admin = Api(server.app).as_admin()
+    _, subnet = inside(admin)
+    router = admin.make("router")
+    interface = attach(admin, router, subnet_id=subnet["id"]).expect(200).body["port_id"]
+    instance = admin.port(inside(admin)[0], device_owner="compute:nova", binding__host_id="h2")
+    policy = policy_with(admin)["id"]
+
+    def group(port: str) -> Object:
+        return admin.make("firewall_group", ports=[port], ingress_firewall_policy_id=policy)
+
+    routed, other = group(interface), group(instance["id"])
+
+    async def run() -> None:
+        async with connected(server, tmp_path, HOSTS) as ends:
+            h1, h2, h3 = ends
+
+            async def do(call: Callable[[], Any]) -> Any:
+                answer = await asyncio.to_thread(call)
+                for end in ends:
+                    await end.equals_the_database(server)
+                return answer
+
+            async def made(**values: Any) -> str:
+                body = {"resource_type": "firewall_group", "project_id": admin.project, **values}
+                return str((await do(lambda: admin.make("log", **body)))["id"])
+
+            of_group = await made(resource_id=routed["id"], name="n", event="DROP")
+            of_port = await made(target_id=interface)
+            assert [*_of(h1, routed).logs] == sorted(
+                (
+                    FirewallLog(id=of_group, name="n", project_id=admin.project, event="DROP"),
+                    FirewallLog(id=of_port, project_id=admin.project, target_id=interface),
+                ),
+                key=lambda log: log.id,
+            )
+            assert _of(h2, other).logs == ()
+            of_project, elsewhere = await made(), await made(project_id="another")
+            assert {log.id for log in _of(h1, routed).logs} == {of_group, of_port, of_project}
+            assert [log.id for log in _of(h2, other).logs] == [of_project]
+            for end in ends:  # logs of firewall groups are no objects of their own
+                assert not end.client.state.objects["log"]
+            assert group_on(h3, routed) is None
+
+            revision = _of(h1, routed).revision
+            await do(lambda: admin.change("log", of_project, enabled=False))
+            assert {log.id for log in _of(h1, routed).logs} == {of_group, of_port}
+            await do(lambda: admin.delete(f"/log/logs/{of_group}").expect(204))
+            assert [log.id for log in _of(h1, routed).logs] == [of_port]
+            assert _of(h1, routed).revision == revision  # what is filtered has not changed
+
+            # The log of a port follows it into another group, and ends with it.
+            await do(lambda: admin.change("firewall_group", routed["id"], ports=[]))
+            await do(lambda: admin.change("firewall_group", other["id"], ports=[interface, instance["id"]]))
+            assert [log.id for log in _of(h1, other).logs] == [of_port]
+            path = f"/routers/{router['id']}/remove_router_interface"
+            await do(lambda: admin.put(path, {"port_id": interface}).expect(200))
+            assert _of(h2, other).logs == ()
+            assert elsewhere in {log["id"] for log in await asyncio.to_thread(admin.all, "/log/logs")}
+
+    asyncio.run(asyncio.wait_for(run(), 90))

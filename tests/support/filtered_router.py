@@ -85,6 +85,10 @@ class FilteredRouter:
         for own in gateways if name != OUTSIDE else ():
             self._in(name, "ip", "route", "add", "default", "via", own.partition("/")[0])
 
+    @property
+    def namespace(self) -> str:
+        return self._place.name
+
     def run(self, *words: str) -> str:
         """In the router's namespace."""
         command = ["ip", "netns", "exec", self._place.name, *words]

@@ -118,7 +118,7 @@ class Host:
         self.ovsdb.apply([SetBridge("br-int")])
         self.state_path, self.repair = state_path, repair
         self.port_holds: PortHolds | None = None
-        self.meters = RouterService()
+        self.meters = self.firewall_logs = RouterService()
         self.ran: list[tuple[str, Sequence[str]]] = []  # commands in namespaces
         self.device_index = 7  # of devices on HA networks
         self.refusals: dict[str, str] = {}  # routers that this host does not serve, and why
@@ -158,6 +158,7 @@ class Host:
                 radvd=Radvd(supervisor, options),
                 bfd=bfd,
                 charon=RouterService(),
+                firewall_logs=self.firewall_logs,
                 dibbler=Delegations(supervisor, options, functools.partial(self.feed.status, SUBNET), PortHolds()),
             ),
             AgentState(L3, "neutron-l3-agent", "h1", "l3_agent"),

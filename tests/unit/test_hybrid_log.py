@@ -15,7 +15,8 @@ from neutrino.agent.l2.desired import Desired
 from neutrino.agent.l2.hybrid.firewall import HybridFirewall
 from neutrino.agent.l2.hybrid.render import FALLBACK, LOG_CHAINS, port_chain
 from neutrino.agent.l2.logged_packets import LoggedPorts
-from neutrino.agent.l2.packet_logger import NETWORK_LOG, PacketLogger
+from neutrino.agent.l2.packet_logger import PacketLogger
+from neutrino.agent.network_log import NETWORK_LOG
 from neutrino.agent.runtime.switch import SwitchStarts
 from neutrino.dataplane.protocols.nflog import LoggedPacket, configuration, parse
 from neutrino.model.packet_log import PacketLog

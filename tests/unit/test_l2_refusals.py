@@ -10,7 +10,8 @@ import pytest
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extensions.firewall_groups import FirewallGroups
 from neutrino.agent.l2.pipeline import TRANSIENT, extension_tables, ingress_tables
-from neutrino.agent.l2.refusals import AT_ONCE, PER_SECOND, Bucket, answer, refuse
+from neutrino.agent.l2.refusals import AT_ONCE, PER_SECOND, answer, refuse
+from neutrino.agent.runtime.bucket import Bucket
 from neutrino.dataplane.protocols.packet_in import PacketIn, PacketOut
 
 SENDER, TARGET = bytes.fromhex("fa163e000001"), bytes.fromhex("fa163e000002")
@@ -180,7 +181,7 @@ def test_where_answers_go() -> None:
 
 def test_a_host_answers_so_many_in_a_second() -> None:
     now = [100.0]
-    bucket = Bucket(lambda: now[0])
+    bucket = Bucket(lambda: now[0], PER_SECOND, AT_ONCE)
     assert [bucket.take() for _ in range(int(AT_ONCE) + 5)] == [True] * int(AT_ONCE) + [False] * 5
     now[0] += 10 / PER_SECOND + 1e-9
     assert [bucket.take() for _ in range(12)] == [True] * 10 + [False] * 2

@@ -164,6 +164,7 @@ class Host:
             radvd=Radvd(watch, options),
             bfd=BfdSessions(watch, options),
             charon=RouterService(),
+            firewall_logs=RouterService(),
             dibbler=Delegations(watch, options, functools.partial(self.feed.status, SUBNET), PortHolds()),
         )
         self.role = L3Role(self.dataplane, self.keepalived, ordered, description)

@@ -16,8 +16,10 @@ import pytest
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired
 from neutrino.agent.l2.extension_api import cookie_of
-from neutrino.agent.l2.logged_packets import LoggedPorts, decode
-from neutrino.agent.l2.packet_logger import NETWORK_LOG, PacketLogger, network_log
+from neutrino.agent.l2.logged_packets import LoggedPorts
+from neutrino.agent.l2.packet_logger import PacketLogger
+from neutrino.agent.network_log import NETWORK_LOG, network_log
+from neutrino.agent.packet_lines import decode
 from neutrino.agent.runtime.switch import SwitchStarts
 from neutrino.dataplane.protocols.packet_in import PacketIn, RejectedMessage, parse
 from neutrino.model.packet_log import PacketLog

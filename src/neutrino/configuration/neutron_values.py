@@ -146,7 +146,7 @@ TABLE: dict[tuple[str, str], Names] = {
     # Neutron's L2 and L3 agents both read this option; here it lists the extensions of the L2 role.
     ("agent", "extensions"): Names(
         names=dict.fromkeys(
-            ("fip_qos", "gateway_ip_qos", "port_forwarding", "conntrack_helper", "ndp_proxy", "fdb"),
+            ("fip_qos", "gateway_ip_qos", "port_forwarding", "conntrack_helper", "ndp_proxy", "fdb", "fwaas_v2_log"),
             INCLUDED,
         ),
         missing={
@@ -155,7 +155,6 @@ TABLE: dict[tuple[str, str], Names] = {
             "snat_log": "logs of SNAT have no driver in Neutron 29 either, and their resources are refused",
             "dns_forwarder": "dnsmasq of each network forwards names: see dnsmasq_dns_servers and dnsmasq_local_resolv",
             "fwaas": "it is version 1 of firewalls, which Neutron has removed: use fwaas_v2",
-            "fwaas_v2_log": "firewall groups are not logged: the API refuses such logs",
         },
         group="neutrino.agent.l2_extensions",
     ),

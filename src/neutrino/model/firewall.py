@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from neutrino.model import fields
+from neutrino.model.packet_log import ACCEPT, ALL, DROP
 from neutrino.model.state import Object
 
 
@@ -28,6 +29,19 @@ class FirewallRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return 58 if self.ip_version == 6 and self.protocol == 1 else self.protocol
 
 
+class FirewallLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A log of the packets that a group accepts or drops, on all of its router ports or on one."""
+
+    id: fields.Id
+    name: str = ""
+    project_id: str = ""
+    event: Annotated[str, fields.one_of(ACCEPT, DROP, ALL)] = ALL
+    target_id: str = ""  # a port
+
+    def covers(self, event: str) -> bool:
+        return self.event in (ALL, event)
+
+
 class FirewallGroup(Object, frozen=True, kw_only=True, omit_defaults=True):
     """Directions are as seen from the devices behind the port: `ingress` filters what is sent to them.
 
@@ -37,3 +51,4 @@ class FirewallGroup(Object, frozen=True, kw_only=True, omit_defaults=True):
     admin_state_up: bool = True
     ingress: tuple[FirewallRule, ...] = ()
     egress: tuple[FirewallRule, ...] = ()
+    logs: tuple[FirewallLog, ...] = ()  # enabled ones; hosts write those of router ports

@@ -110,6 +110,7 @@ class Feature:
     networks: Sequence[NetworkUse] = ()
     subnets: Sequence[SubnetCheck] = ()
     security_groups: Sequence[GroupDeletion] = ()
+    firewall_groups: Sequence[GroupDeletion] = ()
     group_rules: Sequence[RuleRemote] = ()  # whether enabled or not: rules may refer to what is stored
     routers: Sequence[RouterUse] = ()
     flavors: Sequence[FlavorUse] = ()

@@ -15,7 +15,7 @@ from neutrino.server.errors import ApiError
 from neutrino.server.securitygroups.checks import Rule
 
 Write = Callable[[Transaction], object]
-GroupDeletion = Callable[[Transaction, str], None]  # called in the transaction that deletes a security group, by its id
+GroupDeletion = Callable[[Transaction, str], None]  # called in the transaction that deletes a group, by its id
 SubnetCheck = Callable[[Connection, str], None]  # refuses the deletion of a subnet, by its id
 
 
@@ -60,6 +60,8 @@ class RouterUse:
     check_release: Callable[[Connection, str], None] = lambda connection, router_id: None
     # Refuses to remove its interface on a subnet.
     check_interface: Callable[[Connection, str, str], None] = lambda connection, router_id, subnet_id: None
+    # In the transaction that removes an interface, with the id of its port.
+    write_interface_removal: Callable[[Transaction, str], None] = lambda tx, port_id: None
     # Refuses values that a request gives a gateway or a floating IP in place of the earlier ones.
     check_values: Callable[[Connection, Context, Values, Values], None] = lambda *about: None
     # Columns network_id and host: hosts that need a port of their own on an external network, for distributed routers.

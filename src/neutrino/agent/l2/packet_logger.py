@@ -8,25 +8,23 @@ host has a hybrid port with a log.
 import asyncio
 import dataclasses
 import logging
-import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from logging.handlers import WatchedFileHandler
 
 from neutrino.agent.l2.desired import Desired
 from neutrino.agent.l2.logged_packets import LoggedPorts
 from neutrino.agent.l2.packets import logs_by_port
 from neutrino.agent.l2.pipeline import EXTENSION_TABLES, INGRESS_TABLES, TRANSIENT
-from neutrino.agent.l2.refusals import Bucket, refuse
+from neutrino.agent.l2.refusals import AT_ONCE, PER_SECOND, refuse
+from neutrino.agent.network_log import NETWORK_LOG, network_log
+from neutrino.agent.runtime.bucket import Bucket
 from neutrino.dataplane.protocols.nflog import LoggedPacket, Nflog
 from neutrino.dataplane.protocols.packet_in import Channel, PacketIn, PacketIns, RejectedMessage
 
 LOG = logging.getLogger(__name__)
-NETWORK_LOG = "neutrino.network_log"  # the logger
 RETRY_SECONDS = 10.0  # before netfilter's log is opened again
-_MODE = 0o640  # what instances talk about is not for everybody
 SwitchStarted = Callable[[int], Awaitable[int]]
 """Waits until the switch was found running more often than so many times; how often it was."""
 
@@ -43,7 +41,7 @@ class PacketLogger:
         self._output = logging.getLogger(NETWORK_LOG)
         self._ports: tuple[Desired | None, LoggedPorts | None] = (None, None)
         self._needs_bridged = asyncio.Event()
-        self._answers = Bucket(time.monotonic)
+        self._answers = Bucket(time.monotonic, PER_SECOND, AT_ONCE)
 
     def applied(self, desired: Desired | None) -> None:
         """After each reconciliation."""
@@ -137,20 +135,3 @@ def _name(index: int) -> str:
         return socket.if_indextoname(index) if index else ""
     except OSError:
         return ""
-
-
-def network_log(path: str | None) -> logging.Logger:
-    """The logger of packets: of a file, which may be rotated, or else a part of the agent's own log."""
-    output = logging.getLogger(NETWORK_LOG)
-    output.setLevel(logging.INFO)
-    if path:
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _MODE))
-            handler = WatchedFileHandler(path)
-        except OSError as error:
-            LOG.error("[network_log] local_output_log_base: %s; packets are logged here", error)
-            return output
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-        output.addHandler(handler)
-        output.propagate = False
-    return output

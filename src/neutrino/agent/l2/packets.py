@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from neutrino.agent.l2.desired import HostState
+from neutrino.agent.packet_lines import COPIED_BYTES as COPIED_BYTES
 from neutrino.model.packet_log import KIND, PacketLog
 
 DHCP_REQUESTS = ("udp,tp_src=68,tp_dst=67", "udp6,tp_src=546,tp_dst=547")
@@ -15,7 +16,6 @@ NEIGHBOUR_IN = (130, 131, 132, 134, 135, 136, 143)
 UNADDRESSED = (133, 135, 143)
 CONTROLLER_ID = 0x6E6C  # of the connection that gets the copies
 FIREWALL_GROUPS = "firewall groups"  # the extension with the tables whose copies are answered
-COPIED_BYTES = 128  # of a packet: all headers that are logged
 
 
 def logs_by_port(host_state: HostState) -> Mapping[str, tuple[PacketLog, ...]]:

@@ -15,8 +15,6 @@ not of one machine. Ethernet addresses that are not of one machine are not answe
 """
 
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
@@ -35,24 +33,6 @@ _REDIRECT_6 = 137
 _EXTENSIONS, _FRAGMENT = frozenset({0, 43, 60}), 44  # headers between that of IPv6 and the protocol's
 _FIN, _SYN, _RST, _ACK = 0x01, 0x02, 0x04, 0x10
 Address = IPv4Address | IPv6Address
-
-
-@dataclass
-class Bucket:
-    """Limits the answers of a host: `take` says whether there may be one more now."""
-
-    clock: Callable[[], float]
-    _level: float = field(default=AT_ONCE, init=False)
-    _at: float | None = field(default=None, init=False)
-
-    def take(self) -> bool:
-        now = self.clock()
-        passed = now - self._at if self._at is not None else 0.0
-        self._level, self._at = min(AT_ONCE, self._level + passed * PER_SECOND), now
-        if self._level < 1.0:
-            return False
-        self._level -= 1.0
-        return True
 
 
 class _Ip(NamedTuple):

@@ -13,7 +13,9 @@ from neutrino.model.routing import Router
 
 MODES = ("legacy", "dvr", "dvr_snat", "dvr_no_external")
 # Those of Neutron's L3 agent that are part of this one: clients look in its report for what its routers can do.
-EXTENSIONS = ("conntrack_helper", "fip_qos", "fwaas_v2", "gateway_ip_qos", "ndp_proxy", "port_forwarding")
+EXTENSIONS = (
+    *("conntrack_helper", "fip_qos", "fwaas_v2", "fwaas_v2_log", "gateway_ip_qos", "ndp_proxy", "port_forwarding"),
+)
 SHORTEST_INTERVAL = 0.05  # seconds between advertisements
 CONTROL_SOCKET = "conntrackd.ctl"  # in the directory of an HA router
 LONGEST_SOCKET = 107  # characters of a socket's path, in the kernel and in conntrackd
@@ -44,6 +46,9 @@ class L3Options:
     pd_confs: str = ""
     ha_confs_path: str = ""
     ra_confs: str = ""
+    log_rate: int = 100  # packets a second that are copied to the network log, in each namespace
+    log_burst: int = 25
+    can_log: bool = True  # the kernel has netfilter's log: without it, it would refuse all rules of the router
     vpn_userspace: bool = False  # charon encrypts tunnels, not the kernel
     charon: str = "charon-systemd"
     agent_mode: str = option("legacy", "Which part of distributed routers this host takes.", choices=MODES)
@@ -152,6 +157,8 @@ def l3_options(conf: cfg.ConfigOpts) -> L3Options:
         ra_confs=conf.ra_confs,
         vpn_userspace=vpn_userspace(conf.vpn.ipsec),
         charon=conf.vpn.charon,
+        log_rate=conf.network_log.rate_limit,
+        log_burst=conf.network_log.burst_limit,
     )
 
 

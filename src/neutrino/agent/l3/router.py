@@ -23,6 +23,7 @@ from neutrino.agent.l3.config import L3Options
 from neutrino.agent.l3.devices import IPV6_FORWARDING
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, RouterNamespace
 from neutrino.agent.l3.extensions import BUILT_IN
+from neutrino.agent.l3.firewall_log import LoggedPorts, logged_ports
 from neutrino.agent.l3.names import EXTERNAL, INTERNAL, SNAT_PORT, TO_FIP, device, router_namespace, snat_namespace
 from neutrino.agent.l3.services.keepalived.render import STATIC, Failover
 from neutrino.agent.runtime.namespaces import DesiredNamespace
@@ -51,6 +52,12 @@ class DesiredRouters:
 
     def objects(self) -> Objects:
         return {kind: self.feed.state.objects[kind] for kind in self.kinds}
+
+
+def logged_namespaces(router: Router, options: L3Options, objects: Objects) -> dict[str, LoggedPorts]:
+    """The ports with logs of firewall groups, by namespace and device."""
+    several = router_namespaces(router, options, objects)
+    return {each.name: ports for each in several if (ports := logged_ports(each))}
 
 
 class RenderError(Exception):

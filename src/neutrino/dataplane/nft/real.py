@@ -13,6 +13,7 @@ from typing import Any
 from neutrino.dataplane.iptables.variants import dropping_tables
 from neutrino.dataplane.netlink.api import NetlinkError
 from neutrino.dataplane.netlink.namespaces import Namespaces
+from neutrino.dataplane.netlink.values import HOST
 from neutrino.dataplane.nft.api import (
     NAMES,
     RENDERED,
@@ -29,6 +30,7 @@ from neutrino.dataplane.program import ProgramError, run_program
 from neutrino.model.objects import Object
 
 _DROPS = frozenset({"drop", "reject"})  # statements
+_LOGGING = "table inet neutrino_check {\nchain copies {\nlog group 1\n}\n}\n"
 _XT_DROPS = ("REJECT", "TARPIT")  # targets of iptables that nft does not have
 
 
@@ -62,6 +64,14 @@ class RealNft:
         except (ProgramError, NetlinkError) as error:
             raise NftError(f"{namespace or 'host'}: {error}") from error
         return tuple(sorted(found))
+
+    def can_log(self) -> bool:
+        """Whether the kernel takes rules that copy packets to netfilter's log. It is asked, and nothing is applied."""
+        try:
+            self._run(HOST, ["-c", "-f", "-"], _LOGGING)
+        except NftError:
+            return False
+        return True
 
     def apply(self, namespace: str, plan: TablePlan) -> None:
         if not plan:

@@ -9,7 +9,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 _NETFILTER = 12  # netlink protocol
 _SUBSYSTEM = 4 << 8
@@ -22,6 +22,7 @@ _ATTRIBUTE = struct.Struct("=HH")  # length, type
 _COMMAND, _MODE, _TIMEOUT = 1, 2, 4  # attributes of a configuration
 _BIND, _COPY_PACKETS = 1, 2
 _PHYSICAL_IN, _PHYSICAL_OUT, _PAYLOAD, _PREFIX, _LINK_HEADER = 6, 7, 9, 10, 16  # attributes of a packet
+_ADDRESSES, _IPV4, _IPV6 = 12, b"\x08\x00", b"\x86\xdd"  # of an Ethernet header
 _HUNDREDTHS = 10  # of a second, for which the kernel gathers packets
 _BUFFER = 1 << 16
 
@@ -34,14 +35,20 @@ class LoggedPacket:
     data: bytes  # the frame, or its beginning
 
 
+def netfilter_socket() -> socket.socket:
+    """A socket for the log of the namespace that the calling thread is in."""
+    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _NETFILTER)
+
+
 @dataclasses.dataclass(frozen=True)
 class Nflog:
     group: int
     size: int  # bytes of each packet after its link-layer header
+    connect: Callable[[], socket.socket] = netfilter_socket  # it may block
 
     async def read(self) -> AsyncIterator[LoggedPacket]:
         """Never ends. OSError: the kernel has no such log, or another process reads the group."""
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _NETFILTER) as connection:
+        with await asyncio.to_thread(self.connect) as connection:
             connection.bind((0, 0))
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(connection, configuration(self.group, self.size))
@@ -89,8 +96,16 @@ def parse(data: bytes) -> Iterator[LoggedPacket]:
                 prefix=found.get(_PREFIX, b"").rstrip(b"\0").decode("ascii", "replace"),
                 device_in=int.from_bytes(found.get(_PHYSICAL_IN, b""), "big"),
                 device_out=int.from_bytes(found.get(_PHYSICAL_OUT, b""), "big"),
-                data=found.get(_LINK_HEADER, b"") + found.get(_PAYLOAD, b""),
+                data=_frame(found),
             )
+
+
+def _frame(found: Mapping[int, bytes]) -> bytes:
+    """The packet as a frame: the kernel has no link-layer header of one that came from a tunnel's device."""
+    header, payload = found.get(_LINK_HEADER, b""), found.get(_PAYLOAD, b"")
+    if not header and payload:
+        header = bytes(_ADDRESSES) + (_IPV6 if payload[0] >> 4 == 6 else _IPV4)
+    return header + payload
 
 
 def _attributes(body: bytes) -> Iterator[tuple[int, bytes]]:

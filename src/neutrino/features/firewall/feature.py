@@ -13,6 +13,7 @@ from neutrino.features.firewall.rules import FirewallRules
 from neutrino.features.firewall.status import FirewallStatus
 from neutrino.features.firewall.trace import read_part
 from neutrino.features.firewall.views import POLICIES, RULES
+from neutrino.server import features
 from neutrino.server.api.definition import Extension
 from neutrino.server.features import Feature, HostReports
 from neutrino.server.ml2.ports.uses import PortUse
@@ -25,12 +26,13 @@ COLLECTIONS = {resource.name: resource.collection for resource in (FIREWALL_GROU
 def build(services: Services) -> ResourcePlugin:
     db, quotas, conf = services.db, services.quotas, services.conf
     defaults = DefaultGroups(db, default_rules(conf))
+    deletions = [each for feature in features.enabled(conf) for each in feature.firewall_groups]
     joining = PortUse(changes=AutoAssociation(defaults).port_changes)  # of ports that are bound, not of deleted ones
     return ResourcePlugin(
         collections=(
             (FIREWALL_RULE, FirewallRules(db, RULES, quotas, defaults.ensure)),
             (FIREWALL_POLICY, FirewallPolicies(db, POLICIES, quotas, defaults.ensure)),
-            (FIREWALL_GROUP, FirewallGroups(db, quotas, defaults)),
+            (FIREWALL_GROUP, FirewallGroups(db, quotas, defaults, deletions)),
         ),
         ports=(joining,) if conf.auto_associate_default_firewall_group else (),
     )

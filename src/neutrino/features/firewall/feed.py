@@ -21,7 +21,7 @@ from neutrino.model.state import Port
 from neutrino.server.api.resources.common import protocol_number
 from neutrino.server.db.reads import RowsLookup
 from neutrino.server.db.sql import NamedRow
-from neutrino.server.feed.declarations import Affects, Changed, Feed, Inner, Part, Reference
+from neutrino.server.feed.declarations import NO_ADDITIONS, Additions, Affects, Changed, Feed, Inner, Part, Reference
 from neutrino.server.feed.fanout import ServedKind, SharedObjects
 from neutrino.server.feed.readers.rows import Ids, build, grouped, read_ids, read_rows, select
 from neutrino.server.feed.reports.rules import DONE_OR_NOT, ReportedStatus
@@ -87,14 +87,17 @@ def groups_of(connection: Connection, changed: Changed) -> set[str]:
     return {key for column in _POLICIES for key in read_ids(connection, groups, column, changed_policies)}
 
 
-def read_firewall_groups(connection: Connection, ids: Ids) -> Iterator[tuple[str, FirewallGroup]]:
+def read_firewall_groups(
+    connection: Connection, ids: Ids, additions: Additions = NO_ADDITIONS
+) -> Iterator[tuple[str, FirewallGroup]]:
     rows = list(read_rows(connection, _GROUPS, firewall_groups.c.id, ids))
     policies = {policy for row in rows for policy in (row.ingress_firewall_policy_id, row.egress_firewall_policy_id)}
     wanted = None if ids is None else sorted(policy for policy in policies if policy is not None)
     rules = grouped(connection, _RULES, policy_rules.c.firewall_policy_id, wanted, _rule)
+    added = additions.read(connection, ids)
     for row in rows:
         ingress, egress = rules[row.ingress_firewall_policy_id], rules[row.egress_firewall_policy_id]
-        yield row.id, build(FirewallGroup, row, ingress=tuple(ingress), egress=tuple(egress))
+        yield row.id, build(FirewallGroup, row, ingress=tuple(ingress), egress=tuple(egress), **added.fields(row.id))
 
 
 def _rule(row: NamedRow) -> FirewallRule:
@@ -131,7 +134,7 @@ def _of_router(router: Router) -> Iterable[str]:
 
 _KIND = KINDS["firewall_group"]
 FEED = Feed(
-    kinds=(ServedKind(_KIND, SharedObjects, source="firewall_group", read=read_firewall_groups),),
+    kinds=(ServedKind(_KIND, SharedObjects, source="firewall_group", read=read_firewall_groups, takes_additions=True),),
     parts=(Part(of="port", defaults={"firewall_group_id": ""}, read=read_port_groups),),
     inner=(Inner(of="router", read=read_router_groups),),
     references=(

@@ -28,6 +28,7 @@ from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
 from neutrino.server.ml2.views import PORTS
 from neutrino.server.query import Query
 from neutrino.server.quota.quotas import Quotas
+from neutrino.server.uses import GroupDeletion
 
 TYPE = "Firewall Group"  # in messages
 # Ports of other VIF types never pass the switch that filters them.
@@ -38,8 +39,12 @@ _PORT_FIELDS = ("id", "project_id", "device_owner", "binding:vif_type", "binding
 class FirewallGroups(FirewallCollection):
     needed = ("is_default",)
 
-    def __init__(self, db: Database, quotas: Quotas, defaults: DefaultGroups) -> None:
+    def __init__(
+        self, db: Database, quotas: Quotas, defaults: DefaultGroups, deletions: Sequence[GroupDeletion] = ()
+    ) -> None:
+        """`deletions`: of objects of other features that are deleted with a group."""
         super().__init__(db, GROUPS, quotas, defaults.ensure)
+        self._deletions = tuple(deletions)
         self._defaults = defaults
 
     def new(self, context: Context, values: Object) -> Object:
@@ -80,6 +85,8 @@ class FirewallGroups(FirewallCollection):
         if after is None:
             assert before is not None
             _refuse_new_ports(tx, before["id"])
+            for delete in self._deletions:
+                delete(tx, before["id"])
             return
         if before is not None:
             _remove_ports(tx, before["id"], _missing_in(after, before))

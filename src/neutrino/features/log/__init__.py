@@ -1,1 +1,1 @@
-"""Logs of security groups: accepted connections and dropped packets that hosts write down."""
+"""Logs of security groups and firewall groups: accepted connections and dropped packets that hosts write down."""

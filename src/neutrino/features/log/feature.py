@@ -1,16 +1,18 @@
-"""Logs of security groups: which accepted connections and dropped packets hosts write to their network logs."""
+"""Logs of security and firewall groups: which accepted connections and dropped packets hosts write down."""
 
 from neutrino.features.log import takeover
 from neutrino.features.log.feed import FEED
 from neutrino.features.log.logs import (
-    LOGS,
     LoggableResources,
     LogResourceNotFound,
     Logs,
+    delete_of_firewall_group,
     delete_of_group,
+    delete_of_port,
     port_changes,
 )
 from neutrino.features.log.tables import logs
+from neutrino.features.log.types import FIREWALL_GROUP, SECURITY_GROUP
 from neutrino.server import errors
 from neutrino.server.api import types
 from neutrino.server.api.definition import REQUIRED, Attribute, Extension, Resource, creatable, writable
@@ -19,6 +21,7 @@ from neutrino.server.features import Feature
 from neutrino.server.ml2.ports.uses import PortUse
 from neutrino.server.policy.rules import ADMIN, crud
 from neutrino.server.services import ResourcePlugin, Services
+from neutrino.server.uses import RouterUse
 
 ACCEPT, DROP, ALL = "ACCEPT", "DROP", "ALL"
 
@@ -48,22 +51,25 @@ LOGGABLE_RESOURCE = Resource(
 
 
 def build(services: Services) -> ResourcePlugin:
-    served = (LOG, Logs(services.db, LOGS))
-    return ResourcePlugin(collections=(served, (LOGGABLE_RESOURCE, LoggableResources())))
+    has_firewalls = "firewall_v2" in services.conf.service_plugins
+    types_ = (SECURITY_GROUP, *((FIREWALL_GROUP,) if has_firewalls else ()))
+    served = (LOG, Logs(services.db, types_))
+    return ResourcePlugin(collections=(served, (LOGGABLE_RESOURCE, LoggableResources(types_))))
 
 
 FEATURES = (
     Feature(
         name="log",
         neutron_plugin="neutron.services.logapi.logging_plugin.LoggingPlugin",
-        extensions=(
-            Extension("logging", "Logging API Extension", "Hosts log packets that security groups accept or drop."),
-        ),
+        reads=("firewall_v2",),
+        extensions=(Extension("logging", "Logging API Extension", "Hosts log packets that groups accept or drop."),),
         takeover=takeover.FAMILIES,
         build=build,
         policy={**crud("log", ADMIN, ADMIN), "get_loggable_resource": ADMIN},
         ports=(PortUse(columns=(logs.c.target_id,), changes=port_changes),),
         security_groups=(delete_of_group,),
+        firewall_groups=(delete_of_firewall_group,),
+        routers=(RouterUse(write_interface_removal=delete_of_port),),
         feed=FEED,
     ),
 )

@@ -1,19 +1,28 @@
 """Packet logs in Neutron's database."""
 
 from neutrino.features.log.tables import logs
-from neutrino.takeover.family import Chunk, Family, Owned, Shown, paired, pairs, standard, untagged
-from neutrino.takeover.inverse import Theirs
+from neutrino.features.log.types import FIREWALL_GROUP, SECURITY_GROUP
+from neutrino.takeover.family import Chunk, Family, Owned, Shown, paired, pairs, standard, unpaired
+from neutrino.takeover.inverse import Parts, Theirs, standard_columns
 
-_LOG = pairs("resource_type", "resource_id", "target_id", "event", "enabled")
+_LOG = pairs("resource_type", "target_id", "event", "enabled")
+_RESOURCE = {SECURITY_GROUP: "resource_id", FIREWALL_GROUP: "firewall_group_id"}  # our column of each type
 
 
 def _compose(chunk: Chunk) -> None:
     for row in chunk.rows:
-        if row["resource_type"] != "security_group":
+        if row["resource_type"] not in _RESOURCE:
             reason = f"a log of {row['resource_type']} has no place here: delete it, or it logs no longer"
             chunk.deviations.leave_out("logs", row["id"], reason)
             continue
-        chunk.add(logs, {**standard(row, chunk.deviations, chunk.kind), **paired(row, _LOG), "tags": []})
+        resource = dict.fromkeys(_RESOURCE.values()) | {_RESOURCE[row["resource_type"]]: row["resource_id"]}
+        chunk.add(logs, {**standard(row, chunk.deviations, chunk.kind), **paired(row, _LOG), **resource, "tags": []})
+
+
+def _decompose(parts: Parts) -> None:
+    for row in parts.rows[logs]:
+        resource = {"resource_id": row[_RESOURCE[row["resource_type"]]]}
+        parts.add("logs", {**standard_columns(row), **unpaired(row, _LOG), **resource})
 
 
 FAMILIES = (
@@ -24,7 +33,7 @@ FAMILIES = (
         shown=(Shown("log/logs", "logs"),),
         compose=_compose,
         theirs=(Theirs("logs"),),
-        decompose=untagged(logs, "logs", _LOG),
-        after=("security groups", "ports"),
+        decompose=_decompose,
+        after=("security groups", "ports", "firewall groups"),
     ),
 )

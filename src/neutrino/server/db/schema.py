@@ -27,7 +27,7 @@ from neutrino.server.db.objects import new_id
 from neutrino.server.db.session import Database
 
 LOG = logging.getLogger(__name__)
-FIRST, HEAD = "0100", "0104"  # the oldest and the newest file in migrations/versions (a test compares)
+FIRST, HEAD = "0100", "0105"  # the oldest and the newest file in migrations/versions (a test compares)
 OTHER_NODE_SECONDS = 120.0
 _PG_LOCK = ("SELECT pg_advisory_lock(:key)", "SELECT pg_advisory_unlock(:key)", 0x6E6575747269)  # "neutri"
 _MYSQL_LOCK = ("SELECT GET_LOCK(:key, 120)", "SELECT RELEASE_LOCK(:key)", "neutrino-schema")

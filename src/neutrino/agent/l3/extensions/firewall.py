@@ -42,6 +42,7 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Final
 
 from neutrino.agent.l3.extension_api import Contribution, L3Extension, Objects, RouterNamespace
+from neutrino.agent.l3.firewall_log import GROUP, Logging, logging_of
 from neutrino.agent.reply_mac import REPLY_MAC
 from neutrino.agent.runtime.role import ObjectStatus
 from neutrino.dataplane.nft.api import Chain, Hook, Table
@@ -49,7 +50,6 @@ from neutrino.feed.state import StateChange
 from neutrino.model.firewall import FirewallGroup, FirewallRule
 from neutrino.model.routing import Router
 
-GROUP = "firewall_group"  # the feed's kind
 # After address scopes (0): what they drop is not rejected by a rule here.
 HOOK = Hook("filter", "forward", 10)
 BASE, SPOOFED, ANSWERING, EITHER, REPLYING, REPLIES, OPENING = (
@@ -71,6 +71,7 @@ _ERRORS = (
     "icmp type { destination-unreachable, time-exceeded, parameter-problem }",
     "icmpv6 type { destination-unreachable, packet-too-big, time-exceeded, parameter-problem }",
 )
+NO_LOGGING: Final = Logging()
 _WITH_PORTS: Final = frozenset({6, 17, 33, 132, 136})  # TCP, UDP, DCCP, SCTP, UDP-Lite
 Network = IPv4Network | IPv6Network
 Groups = Mapping[str, FirewallGroup]
@@ -116,20 +117,22 @@ def _groups(namespace: RouterNamespace) -> dict[str, FirewallGroup]:
 def _table(namespace: RouterNamespace, groups: Groups) -> Table:
     """Render a table of the family `inet`: a change of floating IPs replaces neither rules nor counters of the firewall."""
     distinct = {each.id: each for each in groups.values()}.values()
+    logging = logging_of(namespace)
     policies = [chain for group in distinct for chain in _policies(group)]
     into = {way: f"iifname vmap {_verdicts(groups, way)}" for way in ("egress", "ingress_reply")}
     out_of = {way: f"oifname vmap {_verdicts(groups, way)}" for way in ("ingress", "egress_reply")}
-    # Of everything that decides, routes included: by them a connection may come to leave by another port. The same on
-    # all hosts of the router, and after a restart.
+    # Of everything that decides, so not of logs, but of routes: by them a connection may come to leave by another port. The
+    # same on all hosts of the router, and after a restart.
     decided = "\0".join((*map(Chain.text, policies), *into.values(), *out_of.values(), *_routed(namespace)))
     generation = zlib.crc32(decided.encode()) & ~_REVERSED or 2  # never 0, which is no mark
     remember = f"ct mark set ct mark & {_REVERSED:#x} | {generation:#x}"
     no_reply, clear = f"meta mark & {_NO_REPLY:#x} != 0", f"meta mark set meta mark & {~_NO_REPLY & 0xFFFFFFFF:#x}"
     chains = (
-        *policies,
+        *logging.chains(),
+        *(chain for group in distinct for chain in _policies(group, logging)),
         Chain(REPLIES, (into["ingress_reply"], out_of["egress_reply"])),
-        Chain(OPENING, (clear, into["egress"], out_of["ingress"], remember)),
-        Chain(REPLYING, (f"jump {REPLIES}", f"{no_reply} counter name {ENDED} drop", remember)),
+        Chain(OPENING, (clear, into["egress"], out_of["ingress"], *logging.accepting(), remember)),
+        Chain(REPLYING, (f"jump {REPLIES}", *_dropped(no_reply, ENDED, logging), remember)),
         Chain(
             EITHER,
             (
@@ -139,13 +142,14 @@ def _table(namespace: RouterNamespace, groups: Groups) -> Table:
                 f"ct mark set {generation | _REVERSED:#x}",
             ),
         ),
-        *_spoofed(namespace),
+        *_spoofed(namespace, logging),
         *_answering(namespace, groups),
-        Chain(BASE, tuple(_dispatch(namespace, groups, generation)), HOOK),
+        Chain(BASE, tuple(_dispatch(namespace, groups, generation, logging)), HOOK),
     )
     names = (ENDED, INVALID, *(_name(way, each) for each in distinct for way in ("ingress", "egress")))
     # Counters are read by operators; they are no part of what is compared with the kernel.
-    return Table(chains, declarations=tuple(f"counter {name} {{\n}}" for name in names))
+    counters = tuple(f"counter {name} {{\n}}" for name in names)
+    return Table(chains, declarations=(*counters, *logging.declarations()))
 
 
 def _routed(namespace: RouterNamespace) -> Iterator[str]:
@@ -153,9 +157,9 @@ def _routed(namespace: RouterNamespace) -> Iterator[str]:
     yield from (f"{route.destination} {route.nexthop}" for route in namespace.router.routes)
 
 
-def _dispatch(namespace: RouterNamespace, groups: Groups, generation: int) -> Iterator[str]:
+def _dispatch(namespace: RouterNamespace, groups: Groups, generation: int, logging: Logging) -> Iterator[str]:
     filtered, inside = _quoted(groups), _quoted(namespace.inside)
-    if any(_spoofed(namespace)):
+    if any(_spoofed(namespace, logging)):
         # Of a router that is distributed, most packets are new to conntrack.
         state = "" if _is_split(namespace) else "ct state new "
         yield f"iifname {inside} oifname {inside} {state}jump {SPOOFED}"
@@ -168,7 +172,7 @@ def _dispatch(namespace: RouterNamespace, groups: Groups, generation: int) -> It
         yield f"{between} ether saddr {REPLY_MAC} goto {ANSWERING}"
         yield f"{between} meta l4proto tcp goto {EITHER}"
         yield f"{between} goto {OPENING}"
-    yield f"ct state invalid counter name {INVALID} drop"
+    yield from _dropped("ct state invalid", INVALID, logging)
     yield f"ct state established,related ct mark & {0xFFFFFFFF ^ _REVERSED:#x} == {generation:#x} accept"
     if namespace.router.ha is not None:
         yield f"ct state new meta l4proto tcp goto {EITHER}"
@@ -183,7 +187,7 @@ def _is_split(namespace: RouterNamespace) -> bool:
     return namespace.whole.distributed and namespace.kind == "router"
 
 
-def _spoofed(namespace: RouterNamespace) -> Iterator[Chain]:
+def _spoofed(namespace: RouterNamespace, logging: Logging) -> Iterator[Chain]:
     """Drops what comes from one subnet with an address of another.
 
     It would open a connection of that other subnet, by which the sender's own packets to it would pass as replies. Port
@@ -202,14 +206,21 @@ def _spoofed(namespace: RouterNamespace) -> Iterator[Chain]:
             # Such as a default route: it covers the addresses of other networks, which these may use.
             if not any(other != network and _overlap(prefix, behind) for other, prefix in on_link):
                 prefixes[network].append(behind)
-    rules = [
-        f"iifname != {_quoted(devices[network])} {family} saddr {{ {', '.join(found)} }} counter name {INVALID} drop"
+    matches = [
+        f"iifname != {_quoted(devices[network])} {family} saddr {{ {', '.join(found)} }}"
         for network in sorted(devices)
         for version, family in ((4, "ip"), (6, "ip6"))
         if (found := _collapsed(prefixes[network], version))
     ]
+    rules = [rule for match in matches for rule in _dropped(match, INVALID, logging)]
     if len(devices) > 1:
         yield Chain(SPOOFED, tuple(rules))
+
+
+def _dropped(match: str, counter: str, logging: Logging) -> Iterator[str]:
+    """Rules that drop packets whatever the policies are, logged on both sides."""
+    yield from logging.dropping(match, "egress", "ingress")
+    yield f"{match} counter name {counter} drop"
 
 
 def _collapsed(prefixes: Iterable[Network], version: int) -> list[str]:
@@ -246,13 +257,14 @@ def _name(way: str, group: FirewallGroup) -> str:
     return f"firewall_{way}_{plain}"
 
 
-def _policies(group: FirewallGroup) -> Iterator[Chain]:
+def _policies(group: FirewallGroup, logging: Logging = NO_LOGGING) -> Iterator[Chain]:
     """Chains of both directions, each for packets and for replies. To return is to pass."""
+    logged = logging if group.id in logging.dropping_groups else NO_LOGGING
     for way, rules in (("ingress", group.ingress), ("egress", group.egress)):
         several = rules if group.admin_state_up else ()
         counted = f"counter name {_name(way, group)}"
-        lines = [line for rule in several for line in _lines(rule, counted)]
-        yield Chain(_name(way, group), (*lines, f"{counted} drop"))
+        lines = [line for rule in several for line in _lines(rule, way, counted, logged)]
+        yield Chain(_name(way, group), (*lines, *logged.dropping("", way), f"{counted} drop"))
         refused = f"meta mark set meta mark | {_NO_REPLY:#x}"
         replies = (
             f"{match} {'return' if rule.action == 'allow' else f'{refused} return'}"
@@ -265,8 +277,10 @@ def _policies(group: FirewallGroup) -> Iterator[Chain]:
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _lines(rule: FirewallRule, counted: str) -> Iterator[str]:
+def _lines(rule: FirewallRule, way: str, counted: str, logging: Logging) -> Iterator[str]:
     for match in _matches(rule):
+        if rule.action != "allow":
+            yield from logging.dropping(match, way)
         if rule.action == "allow":
             yield f"{match} return"
         elif rule.action == "deny":

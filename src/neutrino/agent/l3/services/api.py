@@ -77,6 +77,7 @@ def in_order(
     charon: RouterService,
     dibbler: RouterService,
     meters: RouterService,
+    firewall_logs: RouterService,
 ) -> tuple[RouterService, ...]:
     """All services in their order.
 
@@ -87,5 +88,6 @@ def in_order(
     * bfd: its sessions end before keepalived does, so that the routes of a standby host have all next hops.
     * charon, then dibbler: they need the gateway. When the router leaves, dibbler is ended first, as its port may be
       another host's by now, and charon while it can still notify its peers.
+    * firewall_logs: last, as nothing depends on them.
     """
-    return meters, keepalived, conntrackd, radvd, bfd, charon, dibbler
+    return meters, keepalived, conntrackd, radvd, bfd, charon, dibbler, firewall_logs

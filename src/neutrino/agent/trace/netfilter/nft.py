@@ -142,7 +142,7 @@ class Rules:
                 elif name == "counter" and isinstance(value, str):
                     counter = value
                 elif name == "limit":
-                    if value.get("inv"):  # matches what is over the limit
+                    if isinstance(value, Mapping) and value.get("inv"):  # matches what is over the limit
                         return ""
                 elif name in (ACCEPT, DROP, RETURN):
                     if name != RETURN:

@@ -33,6 +33,7 @@ from neutrino.server.context import Context
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import exists, update_row
 from neutrino.server.db.session import Database, Stale, retried
+from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.cascade import Release
 from neutrino.server.ml2.operations import NO_EVENT, PendingWrite, Writes
 from neutrino.server.ml2.views import SUBNETS, subnets_of
@@ -186,7 +187,17 @@ class Interfaces:
             after = tuple(replace(interface, addresses=left) if p is interface else p for p in ports)
             return _InterfaceChange(writes, dict(writes[0].context.current), subnets, after)
         writes, port = self.ports.delete(connection, interface.id)
+        writes = (self._write_uses(interface.id), *writes)
         return _InterfaceChange(writes, port, subnets, tuple(p for p in ports if p is not interface))
+
+    def _write_uses(self, port_id: str) -> PendingWrite:
+        """What references the port is written before its row is deleted."""
+
+        def write(tx: Transaction) -> None:
+            for use in self.uses:
+                use.write_interface_removal(tx, port_id)
+
+        return PendingWrite(NO_EVENT, write)
 
     # --- with their network -----------------------------------------------------------------------------------------
 
@@ -219,7 +230,7 @@ class Interfaces:
         removed = []
         for interface in here:
             deleted, port = self.ports.delete(connection, interface.id)
-            writes += deleted
+            writes += (self._write_uses(interface.id), *deleted)
             ids = [address.subnet_id for address in interface.addresses]
             answer = _answer(router_id, port, ids, ids[0] if ids else None)
             removed.append(Removed(ROUTER, router, REMOVE, answer))
