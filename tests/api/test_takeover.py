@@ -434,6 +434,28 @@ def test_a_dirty_database_is_imported_but_for_what_is_left_out(source: sa.Engine
     assert imported(source, db).written == 0
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["resource_id = 'gone'", "target_id = 'gone'", "resource_type = 'firewall_group', resource_id = 'gone'"],
+)
+def test_a_log_of_what_is_gone_is_left_out(source: sa.Engine, db: Database, change: str) -> None:
+    """And not imported as a log of everything else."""
+    execute(source, f"UPDATE logs SET {change}")
+    (left_out,) = imported(source, db).deviations
+    assert (left_out.action, left_out.reason.split()[-3:]) == (Action.LEFT_OUT, ["does", "not", "exist"])
+    assert rows(db)["logs"] == []
+
+
+def test_a_log_of_a_firewall_group_is_imported(source: sa.Engine, db: Database) -> None:
+    group = some_id(source, "firewall_groups_v2")
+    execute(source, f"UPDATE logs SET resource_type = 'firewall_group', resource_id = '{group}'")
+    assert list(imported(source, db).deviations) == []
+    with db.read() as connection:
+        logs = t.metadata.tables["logs"]
+        (row,) = connection.execute(sa.select(logs.c.firewall_group_id, logs.c.resource_id)).all()
+    assert tuple(row) == (group, None)
+
+
 def test_nothing_is_written_if_something_is_refused(source: sa.Engine, db: Database) -> None:
     execute(source, *DIRT["segment twice"][0])
     before = rows(db)
