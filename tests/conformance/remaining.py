@@ -146,6 +146,12 @@ STRICTER: tuple[Difference, ...] = (
         _OTHERS,
     ),
     Difference(
+        "a log of a firewall group for the port of an instance (`target_id`)",
+        "accepted; hosts log ports of routers alone",
+        "409 (LoggingTypeNotSupported)",
+        "a log that has no effect is not accepted",
+    ),
+    Difference(
         "`segmentation_type` `inherit` of a subport, without the right to see `provider:segmentation_id` of its network",
         "the trunk shows the VLAN",
         "403",
@@ -184,6 +190,12 @@ MORE_TOLERANT: tuple[Difference, ...] = (
         "the answer is `null`",
         "the answer has `bgp_peer_id`, as that of `add_bgp_peer`",
         "one form for both",
+    ),
+    Difference(
+        "a log of a firewall group, or of a port with one, that is not ACTIVE",
+        "400 (FWGIsNotReadyForLogging, PortIsNotReadyForLogging)",
+        "accepted; hosts log once they filter by the group",
+        "the outcome is the same, and nobody has to wait for a host",
     ),
     Difference("a character beyond U+FFFE in a name", "refused", "accepted", "all databases here store it"),
     Difference(
