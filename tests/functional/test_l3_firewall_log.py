@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
+from msgspec import structs
 
 from neutrino.agent.l3.build import namespace_logs
 from neutrino.agent.l3.config import L3Options
@@ -119,6 +120,21 @@ def test_a_log_has_the_packets_of_its_event(net: FilteredRouter) -> None:
     only = group(ingress=RULES, logs=(log(ACCEPT, target_id=PORT), log(DROP, target_id="another")))
     accepted = [words(line) for line in logged(net, ROUTER, only, steps, "=80")]
     assert {(each["action"], each["direction"], each["dst_port"]) for each in accepted} == {(ACCEPT, "ingress", "80")}
+
+
+def test_between_subnets_of_a_distributed_router_a_connection_is_one_line(net: FilteredRouter) -> None:
+    wanted = structs.replace(ROUTER, distributed=True)
+    steps = (
+        (lambda: net.send(OTHER, INSIDE, TCP, 80), PASSES),
+        (lambda: net.send(OTHER, INSIDE, UDP, 90), LOST),
+    )
+    lines = [words(line) for line in logged(net, wanted, group(ingress=RULES, logs=(log(),)), steps, "=80", "=90")]
+    accepted = [each["src_port"] for each in lines if each["action"] == ACCEPT]
+    assert len(accepted) == len({*accepted})
+    assert {(each["action"], each["direction"], each["dst_port"]) for each in lines} == {
+        (ACCEPT, "ingress", "80"),
+        (DROP, "ingress", "90"),
+    }
 
 
 def test_connections_survive_a_change_of_logs(net: FilteredRouter) -> None:

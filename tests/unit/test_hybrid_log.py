@@ -128,6 +128,13 @@ def test_messages_of_the_kernel() -> None:
         [*parse(message(2, struct.pack("=i", -1)))]
 
 
+@pytest.mark.parametrize(("first", "kind"), [(b"\x45", b"\x08\x00"), (b"\x60", b"\x86\xdd")])
+def test_a_packet_without_a_link_layer_header_becomes_a_frame(first: bytes, kind: bytes) -> None:
+    body = struct.pack("!BBH", 2, 0, 7) + attribute(10, b"DROP\0") + attribute(9, first + bytes(39))
+    (found,) = parse(message(0x400, body))
+    assert found.data == bytes(12) + kind + first + bytes(39)
+
+
 @pytest.mark.parametrize("cut", range(0, 140, 3))
 def test_a_message_that_is_cut_off_is_no_error(cut: int) -> None:
     assert len([*parse(packet("DROP", 7, 8, udp(81))[:cut])]) <= 1

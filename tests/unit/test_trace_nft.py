@@ -191,6 +191,13 @@ def test_limits_do_not_drop_the_packet_of_a_question() -> None:
     assert run(ruleset([{"limit": {"rate": 1}}, VERDICT["drop"]]), packet())[0] == DROP
 
 
+def test_copies_for_a_log_decide_nothing() -> None:
+    copying: list[Expression] = [{"limit": "firewall_log"}, {"log": {"prefix": "DROP egress qr-a", "group": 28269}}]
+    rules = ruleset([{"jump": {"target": "copies"}}], [VERDICT["drop"]], chains={"copies": [copying]})
+    verdict, hits = run(rules, packet())
+    assert (verdict, [(hit.chain, hit.effect) for hit in hits]) == (DROP, [("base", DROP)])
+
+
 def test_what_is_not_understood_is_noted_and_does_not_match() -> None:
     for expression in (
         {"fib": {"result": "oif"}},
