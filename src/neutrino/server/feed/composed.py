@@ -50,7 +50,7 @@ def _places(owners: tuple[str, ...], host: str) -> Iterator[int]:
 
 
 class Composed:
-    """The messages of a topic's objects, as of its last change: whoever makes it drops it with the next one."""
+    """The messages of a topic's objects, as of its last change: a store drops it with the next one."""
 
     __slots__ = ("_message", "_parts", "ids")
 
