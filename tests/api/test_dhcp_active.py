@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from neutrino.model.agents import DHCP, AgentState
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
+from neutrino.server.ml2.ports.provisioning import Ready
 from tests.api.agents import BINARIES, report, set_clock, switch
 from tests.api.client import Api
 from tests.api.dhcp import dhcp_ports, serve
@@ -39,9 +40,9 @@ def test_a_port_waits_for_l2_and_dhcp(fresh: Fresh) -> None:
     assert blocks(server, port) == {"L2", "DHCP"}
     provisioning, revision = server.core.provisioning, port["revision_number"]
     assert not provisioning.complete(port["id"], "L2", "h1")
-    assert not provisioning.ready(port["id"], revision - 1, "d1"), "the report is for an older revision"
-    assert not provisioning.ready(port["id"], revision, "h1"), "h1 does not serve the network"
-    assert provisioning.ready(port["id"], revision, "d1")
+    assert not provisioning.ready_all([Ready(port["id"], "d1", revision - 1)]), "the report is for an older revision"
+    assert not provisioning.ready_all([Ready(port["id"], "h1", revision)]), "h1 does not serve the network"
+    assert provisioning.ready_all([Ready(port["id"], "d1", revision)])
     assert api.get(f"/ports/{port['id']}").body["port"]["status"] == "ACTIVE"
 
 
@@ -97,10 +98,36 @@ def test_a_port_waits_for_its_lease_provider(fresh: Fresh) -> None:
     for port, host in ((here, "h1"), (there, "h2")):
         assert blocks(server, port) == {"L2", "DHCP"}
         provisioning.complete(port["id"], "L2", host)
-    assert not provisioning.ready(here["id"], here["revision_number"], "d1"), "h1's requests do not leave it"
-    assert not provisioning.ready(there["id"], there["revision_number"], "h1"), "a copy is for its own ports"
-    assert provisioning.ready(here["id"], here["revision_number"], "h1")
-    assert provisioning.ready(there["id"], there["revision_number"], "d1")
+    assert not provisioning.ready_all([Ready(here["id"], "d1", here["revision_number"])]), (
+        "h1's requests do not leave it"
+    )
+    assert not provisioning.ready_all([Ready(there["id"], "h1", there["revision_number"])]), (
+        "a copy is for its own ports"
+    )
+    assert provisioning.ready_all([Ready(here["id"], "h1", here["revision_number"])])
+    assert provisioning.ready_all([Ready(there["id"], "d1", there["revision_number"])])
+
+
+def test_reports_for_many_ports_are_taken_together(fresh: Fresh) -> None:
+    """Each port counts the reports of its own providers alone, whatever others are reported with it."""
+    server, api = fresh
+    serve(server, "d1")
+    for host in ("h1", "h2"):
+        switch(server, host)
+    networks = [api.network(), api.network()]
+    for number, network in enumerate(networks):
+        api.subnet(network, f"10.0.{number}.0/24")
+    hosts = ("h1", "h2")
+    ports = [api.port(n, binding__host_id=h, device_owner="compute:nova") for n in networks for h in hosts]
+    for port in ports:
+        server.core.provisioning.complete(port["id"], "L2", port["binding:host_id"])
+    reports = [Ready(port["id"], "d1", port["revision_number"]) for port in ports]
+    stale, foreign = reports[1]._replace(revision=-1), reports[2]._replace(host="h1")
+    unknown = reports[0]._replace(port_id="none")
+    active = server.core.provisioning.ready_all([stale, foreign, unknown, reports[0], reports[3], reports[3]])
+    assert active == {ports[0]["id"], ports[3]["id"]}
+    statuses = [api.show("port", port["id"])["status"] for port in ports]
+    assert statuses == ["ACTIVE", "DOWN", "DOWN", "ACTIVE"]
 
 
 def test_a_port_waits_for_its_own_host_if_all_others_are_dead(fresh: Fresh) -> None:
@@ -118,7 +145,7 @@ def test_a_port_waits_for_its_own_host_if_all_others_are_dead(fresh: Fresh) -> N
     provisioning.complete(port["id"], "L2", "h1")
     server.scheduler.reschedule_dead()
     assert api.show("port", port["id"])["status"] == "DOWN", "h1 is alive, and has not reported the port as ready"
-    assert provisioning.ready(port["id"], port["revision_number"], "h1")
+    assert provisioning.ready_all([Ready(port["id"], "h1", port["revision_number"])])
     late = api.port(network, binding__host_id="h1", device_owner="compute:nova")
     provisioning.complete(late["id"], "L2", "h1")
     set_clock(server, server.registry.down_time + 5)

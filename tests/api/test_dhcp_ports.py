@@ -12,6 +12,8 @@ from neutrino.model.agents import DHCP, OVS, AgentState
 from neutrino.model.dhcp import device_id
 from neutrino.server.dhcp.ports import DhcpPorts
 from neutrino.server.main import Server
+from neutrino.server.ml2.subnets import DhcpChange
+from neutrino.server.scheduling.scheduler import PlacementChange
 from tests.api.agents import BINARIES, report, set_clock, switch
 from tests.api.client import Api
 from tests.api.dhcp import dhcp_ports, serve
@@ -214,6 +216,46 @@ def test_two_concurrent_requests_create_one_port(fresh: Fresh) -> None:
         pass
     with pytest.raises(sa.exc.IntegrityError), server.core.operations.write([], two):
         pass
+
+
+@pytest.mark.every_database
+def test_a_network_placed_while_its_subnet_is_created_has_one_port(
+    fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its commit the subnet's request sees the other agent, and its own port moves there."""
+    server, api = fresh
+    serve(server, "h1")
+    network, meanwhile = api.network(), list[str]()
+    prepare = server.scheduler.prepare
+
+    def overtaken(*arguments: Any) -> DhcpChange:
+        change = prepare(*arguments)
+        if not meanwhile:
+            meanwhile.append(serve(server, "h2"))
+            server.scheduler.place(network["id"], PlacementChange(join=meanwhile))
+        return change
+
+    monkeypatch.setattr(server.scheduler, "prepare", overtaken)
+    api.subnet(network, "10.0.0.0/24")
+    (port,) = dhcp_ports(api, network)
+    assert port["binding:host_id"] == "h2"
+    agents = api.get(f"/networks/{network['id']}/dhcp-agents").body["agents"]
+    assert [agent["id"] for agent in agents] == meanwhile
+
+
+def test_a_subnet_is_placed_once_if_nothing_changes_meanwhile(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, api = fresh
+    serve(server, "h1")
+    placed = list[str]()
+    monkeypatch.setattr(server.scheduler, "place", lambda key, change: placed.append(key))
+    network = api.network()
+    for cidr in ("10.0.0.0/24", "10.0.1.0/24"):
+        api.subnet(network, cidr)
+    disabled = api.subnet(network, "10.0.2.0/24", enable_dhcp=False)
+    api.change("subnet", disabled["id"], enable_dhcp=True)
+    assert placed == []
+    (port,) = dhcp_ports(api, network)
+    assert len(port["fixed_ips"]) == 3
 
 
 @pytest.mark.every_database

@@ -10,6 +10,7 @@ import pytest
 
 from neutrino.model.agents import DHCP
 from neutrino.server.main import Server
+from neutrino.server.ml2.ports.provisioning import Ready
 from tests.api.agents import report, switch
 from tests.api.client import Api
 from tests.api.dhcp import dhcp_ports
@@ -141,9 +142,9 @@ def test_a_port_waits_for_the_distributed_agent_of_its_host(server: Server, admi
     for host, provider, other in (("a2", "a2", "a1"), ("c1", "a1", "a2")):
         port = admin.make("port", network_id=routed.id, binding__host_id=host)
         provisioning.complete(port["id"], "L2", host)
-        assert not provisioning.ready(port["id"], port["revision_number"], other)
+        assert not provisioning.ready_all([Ready(port["id"], other, port["revision_number"])])
         assert admin.show("port", port["id"])["status"] == "DOWN"
-        assert provisioning.ready(port["id"], port["revision_number"], provider)
+        assert provisioning.ready_all([Ready(port["id"], provider, port["revision_number"])])
         assert admin.show("port", port["id"])["status"] == "ACTIVE"
 
 

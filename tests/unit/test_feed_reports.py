@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from neutrino.feed.messages import ErrorMessage, PortDown, PortUp, Report, Traffic
+from neutrino.feed.messages import ErrorMessage, PortDown, PortReady, PortUp, Report, Traffic
 from neutrino.model.agents import OVS, AgentState, AgentStatus
 from neutrino.server import errors
 from neutrino.server.feed.reports import batches as lanes
 from neutrino.server.feed.reports.batches import HostReports, ReportBatches, ReportLanes
 from neutrino.server.feed.reports.reports import HOST_SECONDS, Reports
 from neutrino.server.hosts import registry
-from neutrino.server.ml2.ports.provisioning import Done
+from neutrino.server.ml2.ports.provisioning import Done, Ready
 
 UP = [PortUp(serial=1, port_id="p")]
 
@@ -245,8 +245,9 @@ class Ports:
         self.calls.append(list(done))
         return set()
 
-    def ready(self, port_id: str, revision: int, host: str) -> bool:
-        raise AssertionError
+    def ready_all(self, reports: Sequence[Ready]) -> object:
+        self.calls.append(("ready", list(reports)))
+        return set()
 
     def lost(self, port_id: str, host: str) -> bool:
         self.calls.append((port_id, host))
@@ -277,6 +278,19 @@ def test_port_up_reports_are_written_together_and_in_order(reports: Reports, por
     third = [PortUp(serial=1, port_id="c", revision=1), ErrorMessage(serial=2, text="no")]
     assert reports.write([("h1", first), ("h2", second), ("h3", third)]) == [["", ""]] * 3
     assert ports.calls == [[("a", "h1", 3), ("b", "h1", 4), ("b", "h2", 9)], ("c", "h2"), [("c", "h3", 1)]]
+
+
+def test_what_components_have_finished_is_written_together(reports: Reports, ports: Ports) -> None:
+    first = [PortReady(serial=1, port_id="a", revision=3), PortUp(serial=2, port_id="b", revision=4)]
+    second = [PortUp(serial=1, port_id="c", revision=9), PortReady(serial=2, port_id="b", revision=4)]
+    third = [PortDown(serial=1, port_id="c"), PortReady(serial=2, port_id="d", revision=1)]
+    assert reports.write([("h1", first), ("h2", second), ("h3", third)]) == [["", ""]] * 3
+    assert ports.calls == [
+        [("b", "h1", 4), ("c", "h2", 9)],
+        ("ready", [("a", "h1", 3), ("b", "h2", 4)]),
+        ("c", "h3"),
+        ("ready", [("d", "h3", 1)]),
+    ]
 
 
 def test_the_time_of_one_host_in_a_write_is_bounded(agents: Agents, ports: Ports) -> None:

@@ -21,7 +21,7 @@ from neutrino.server.db.sql import NamedRow
 from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.feed.reports.reports import PortReports
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND
-from neutrino.server.ml2.ports.provisioning import ACTIVE, DOWN, Done
+from neutrino.server.ml2.ports.provisioning import ACTIVE, DOWN, Done, Ready
 
 BATCH = 200  # ports per transaction
 _port = t.ports.alias("port")
@@ -108,8 +108,8 @@ class DistributedPortStatus:
             for port_id in sorted({port_id for port_id, _ in current if ports[port_id].status != ACTIVE}):
                 _set_status(tx, ports[port_id], ACTIVE)
 
-    def ready(self, port_id: str, revision: int, host: str) -> bool:
-        return self.others.ready(port_id, revision, host)
+    def ready_all(self, reports: Sequence[Ready]) -> None:
+        self.others.ready_all(reports)
 
     def plugged(self, port_id: str, host: str) -> bool:
         return self.others.plugged(port_id, host)

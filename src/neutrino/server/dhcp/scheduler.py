@@ -5,14 +5,15 @@ network in that of its first subnet with DHCP. What was read before is checked a
 network gets an agent only while it has too few. On SQLite that is exact; on the other databases two servers that place one
 network at the same time may give it one agent more than configured, which the next sweep removes.
 
-A subnet may change while its network is being placed, and neither transaction sees the other. Therefore both reconcile
-the ports once more after their commit (`reconcile_ports`): the later one sees everything.
+A subnet may change while its network is being placed, and neither transaction sees the other. Therefore both look once
+more after their commit, and the later one sees everything: if agents and subnets are those that it has decided for,
+nothing is left to do; else it places the network and reconciles its ports (`reconcile_ports`) again.
 """
 
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -25,7 +26,7 @@ from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import tables as t
 from neutrino.server.db.objects import encode, exists
-from neutrino.server.db.reads import Read
+from neutrino.server.db.reads import Lookup, Read
 from neutrino.server.db.session import Database, Stale, retried
 from neutrino.server.db.transaction import Transaction
 from neutrino.server.dhcp.ports import DhcpPorts, NetworkAfter
@@ -39,6 +40,7 @@ from neutrino.server.dhcp.segments import (
 from neutrino.server.hosts.registry import AgentReport, Registry, check_agent
 from neutrino.server.ipam.allocation import DHCP_OWNER
 from neutrino.server.ml2.operations import NO_EVENT, PendingWrite
+from neutrino.server.ml2.subnets import NO_DHCP_CHANGE, DhcpChange
 from neutrino.server.scheduling.loads import Loads
 from neutrino.server.scheduling.placements import NETWORKS, Agents, PlacementTable, kept_of_surplus, lacking
 from neutrino.server.scheduling.scheduler import AgentScheduler, Move, PlacementChange, SchedulingOptions
@@ -48,6 +50,10 @@ BATCH = 50  # networks placed in one transaction, each with its port
 LOADS: Final = {"networks": None, "subnets": t.subnets, "ports": t.ports}  # dhcp_load_type: the parts that are counted
 CHANCE, WEIGHT = "ChanceScheduler", ("WeightScheduler", "AZAwareWeightScheduler")  # network_scheduler_driver
 RECONCILE_ROUNDS = 5  # of `reconcile_ports`: a network that keeps changing is reconciled by the requests that change it
+_SUBNETS = Lookup(
+    sa.select(t.subnets.c.id, t.subnets.c.revision_number).where(t.subnets.c.network_id == sa.bindparam("network")),
+    lambda rows: frozenset((row[0], row[1]) for row in rows),
+)
 _HAS_DHCP = sa.exists().where(t.subnets.c.network_id == t.networks.c.id, t.subnets.c.enable_dhcp)
 
 
@@ -66,7 +72,7 @@ class DhcpScheduler(AgentScheduler):
 
     def prepare(
         self, connection: Connection, network: Object, subnets: Sequence[Object], agents: Agents | None
-    ) -> list[PendingWrite]:
+    ) -> DhcpChange:
         """What changes along with a network's subnets: its DHCP ports and, if one gets DHCP, the agents that it lacks.
 
         Those of a routed network depend on rows of its subnets, so they are chosen after the commit.
@@ -74,9 +80,9 @@ class DhcpScheduler(AgentScheduler):
         network_id, after = network["id"], NetworkAfter(network, subnets)
         is_routed = any(s["enable_dhcp"] and s["segment_id"] is not None for s in subnets)
         if agents is None or is_routed or not self.options.automatic:
-            return self.ports.steps(connection, network_id, after=after)
+            return DhcpChange(self.ports.steps(connection, network_id, after=after))
         if not agents.candidates:
-            return []
+            return NO_DHCP_CHANGE
         hints = network["availability_zone_hints"]
         joining, steps = self._choose(connection, network_id, agents, hints, after=after)
 
@@ -84,21 +90,31 @@ class DhcpScheduler(AgentScheduler):
             self._join(tx, network_id, joining, if_lacking=True)
             tx.after_commit(_log_agents, network_id, joining)
 
-        return [*steps, PendingWrite(NO_EVENT, join)]
+        versions = frozenset((s["id"], s["revision_number"]) for s in subnets)
+        return DhcpChange([*steps, PendingWrite(NO_EVENT, join)], agents.hosted.union(joining), versions)
 
-    def follow(self, tx: Transaction, network_id: str, before: Object | None, after: Object | None) -> None:
+    def follow(
+        self, tx: Transaction, network_id: str, before: Object | None, after: Object | None, change: DhcpChange
+    ) -> None:
         """A subnet is created, updated or deleted, and its network's DHCP ports with it: look again after the commit."""
         had = before is not None and before["enable_dhcp"]
         has = after is not None and after["enable_dhcp"]
         if has and not had:
+            subnets = tx.read_with_commit(_SUBNETS(network=network_id))
             agents = self.placements.reading_agents(self.registry.cutoff(), network_id)
-            tx.read_after_commit(agents, partial(self._complete, network_id))
+            tx.read_after_commit(agents, lambda found: self._complete(network_id, found, subnets(), change))
         elif had and not has and after is not None:
             # The network may have been placed while the subnet changed, with a port for the subnet as it was.
             tx.after_commit(self.reconcile_ports, network_id)
 
-    def _complete(self, network_id: str, agents: Agents) -> None:
-        if agents.candidates:
+    def _complete(
+        self, network_id: str, agents: Agents, subnets: frozenset[tuple[str, int]], change: DhcpChange
+    ) -> None:
+        """Give the network the agents and ports that it lacks: none if the change was decided for what is there now."""
+        if not agents.candidates:
+            return
+        is_decided = (agents.hosted, subnets) == (change.agents, change.subnets)
+        if not is_decided or lacking(agents.candidates, self.options.agents_per_object, agents.hosted):
             self.schedule(network_id)
 
     def port_changed(self, before: Object | None, after: Object | None) -> None:

@@ -53,6 +53,20 @@ DEFAULTS: Final[Object] = {
 DELEGATION: Final[Object] = {"id": delegated.POOL}  # stands for a pool where the prefix is delegated
 
 
+@dataclass(frozen=True)
+class DhcpChange:
+    """What the DHCP service writes with a change of a network's subnets, and what it was decided for."""
+
+    writes: Sequence[PendingWrite]
+    # Ids of the agents that serve the network after the change, ids and revisions of its subnets. Empty: the service
+    # chooses agents after the commit, or the change needs none.
+    agents: frozenset[str] = frozenset()
+    subnets: frozenset[tuple[str, int]] = frozenset()
+
+
+NO_DHCP_CHANGE: Final = DhcpChange(())
+
+
 class DhcpService(Protocol):
     """The DHCP service, whose ports follow a network's subnets."""
 
@@ -61,10 +75,12 @@ class DhcpService(Protocol):
 
     def prepare(
         self, connection: Connection, network: Object, subnets: Sequence[Object], agents: Agents | None
-    ) -> Sequence[PendingWrite]:
+    ) -> DhcpChange:
         """What is written with a change of a network's subnets, which `subnets` are then; `agents`: one gets DHCP."""
 
-    def follow(self, tx: Transaction, network_id: str, before: Object | None, after: Object | None) -> None:
+    def follow(
+        self, tx: Transaction, network_id: str, before: Object | None, after: Object | None, change: DhcpChange
+    ) -> None:
         """A transaction changes a subnet (None: it does not exist): look at it again after the commit."""
 
 
@@ -100,12 +116,12 @@ class Subnets(Listing):
             network, siblings, limit, agents = self._read_inputs(connection, context, values)
             pool = self._pool(connection, context, values)
             subnet = self._decide(connection, values, network, siblings, pool)
-            writes = self.dhcp.prepare(connection, network, [*siblings, subnet], agents)
-            addressed = _without(writes, ports_to_address(connection, subnet, siblings))
+            dhcp = self.dhcp.prepare(connection, network, [*siblings, subnet], agents)
+            addressed = _without(dhcp.writes, ports_to_address(connection, subnet, siblings))
         scope = {}
         if pool is not None and pool.get("address_scope_id") is not None:
             scope = {_scope_name(subnet): pool["address_scope_id"]}
-        with self.operations.write([DriverContext("create", "subnet", subnet, network=network)], writes) as tx:
+        with self.operations.write([DriverContext("create", "subnet", subnet, network=network)], dhcp.writes) as tx:
             # First the network's row: of two overlapping subnets created at once, the later one finds it changed.
             subnet_ids = [*network["subnets"], subnet["id"]]
             update_row(tx, t.networks, network, {"subnets": subnet_ids, **scope})
@@ -115,7 +131,7 @@ class Subnets(Listing):
             add_addresses(tx, subnet, addressed, self.name_for)
             _update_peer_routes(tx, siblings, [*siblings, subnet])
             self.extensions.store("subnet", tx, subnet)
-            self._follow(tx, network["id"], None, subnet)
+            self._follow(tx, network["id"], None, subnet, dhcp)
             if rules.is_auto_address(subnet):
                 tx.after_commit(self.slaac.complete, network["id"], subnet["id"])
         return {**subnet, "router:external": network["router:external"]}
@@ -134,8 +150,10 @@ class Subnets(Listing):
         )
         return self.networks.view.found(network_id, network), siblings, limit, agents[0] if agents else None
 
-    def _follow(self, tx: Transaction, network_id: str, before: Object | None, after: Object | None) -> None:
-        self.dhcp.follow(tx, network_id, before, after)
+    def _follow(
+        self, tx: Transaction, network_id: str, before: Object | None, after: Object | None, dhcp: DhcpChange
+    ) -> None:
+        self.dhcp.follow(tx, network_id, before, after, dhcp)
         for hook in self.commit_hooks:
             tx.after_commit(hook, network_id, before, after)
 
@@ -231,15 +249,16 @@ class Subnets(Listing):
             if after == before:
                 return before
             after = changed(before, after)
-            writes: list[PendingWrite] = []
+            dhcp = NO_DHCP_CHANGE
             if after["enable_dhcp"] != before["enable_dhcp"]:  # no other change of a subnet concerns its DHCP port
                 updated = [after if s["id"] == key else s for s in subnets]
                 agents = read(connection, self.dhcp.reading_agents(network["id"])) if after["enable_dhcp"] else None
-                writes = [*self.dhcp.prepare(connection, network, updated, agents)]
-        with self.operations.write([DriverContext("update", "subnet", after, before, network=network)], writes) as tx:
+                dhcp = self.dhcp.prepare(connection, network, updated, agents)
+        context_of_drivers = DriverContext("update", "subnet", after, before, network=network)
+        with self.operations.write([context_of_drivers], dhcp.writes) as tx:
             update_row(tx, t.subnets, before, stored(after))
             self.extensions.store("subnet", tx, after, before)
-            self._follow(tx, network["id"], before, after)
+            self._follow(tx, network["id"], before, after, dhcp)
         return after
 
     def _check_update(self, connection: Connection, before: Object, values: Object, siblings: Sequence[Object]) -> None:
@@ -276,22 +295,22 @@ class Subnets(Listing):
             deleted, readdressed = _ports_on(connection, before)
             self.networks.check_subnet_unused(connection, key)
             siblings = [s for s in subnets_of(connection, [network["id"]])[network["id"]] if s["id"] != key]
-            writes = self.dhcp.prepare(connection, network, siblings, None)
+            dhcp = self.dhcp.prepare(connection, network, siblings, None)
         values: Object = {"subnets": [s for s in network["subnets"] if s != key]}
         same_version = [s for s in siblings if s["ip_version"] == before["ip_version"]]
         if before["subnetpool_id"] is not None and not any(s["subnetpool_id"] for s in same_version):
             values[_scope_name(before)] = None  # the last subnet of the scope is gone
-        contexts = [DriverContext("delete", "subnet", before, network=network), *(w.context for w in writes)]
+        contexts = [DriverContext("delete", "subnet", before, network=network), *(w.context for w in dhcp.writes)]
         with self.operations.write(contexts) as tx:
             update_row(tx, t.networks, network, values)
             # Addresses before the subnet's row, which they reference.
-            _remove_addresses(tx, before, _without(writes, readdressed))
-            for pending in writes:
+            _remove_addresses(tx, before, _without(dhcp.writes, readdressed))
+            for pending in dhcp.writes:
                 pending.write(tx)
-            delete_ports(tx, _without(writes, deleted))
+            delete_ports(tx, _without(dhcp.writes, deleted))
             _update_peer_routes(tx, siblings, siblings, gone=before)
             sharing.delete_object(tx, t.subnets, before)
-            self._follow(tx, network["id"], before, None)
+            self._follow(tx, network["id"], before, None, dhcp)
 
 
 def _refused(msg: str) -> errors.BadRequest:

@@ -28,7 +28,7 @@ from neutrino.model.agents import AgentState
 from neutrino.server.feed.reports.batches import HostReports
 from neutrino.server.feed.reports.rules import one_line
 from neutrino.server.hosts.registry import AgentReport, Registry
-from neutrino.server.ml2.ports.provisioning import L2, Done
+from neutrino.server.ml2.ports.provisioning import L2, Done, Ready
 
 LOG = logging.getLogger(__name__)
 AGENTS_PER_TRANSACTION = 200
@@ -42,7 +42,7 @@ class PortReports(Protocol):
     """Takes what hosts report of ports: the core's provisioning, or a feature for ports of its own."""
 
     def complete_all(self, done: Sequence[Done], component: str) -> object: ...
-    def ready(self, port_id: str, revision: int, host: str) -> bool: ...
+    def ready_all(self, reports: Sequence[Ready]) -> object: ...
     def plugged(self, port_id: str, host: str) -> bool: ...
     def lost(self, port_id: str, host: str) -> bool: ...
 
@@ -69,8 +69,8 @@ class Reports:
     def write(self, batch: Sequence[HostReports]) -> list[list[str]]:
         """Write reports, each host's in its order; for each the reason of a refusal, or an empty text.
 
-        Agent states and rates of all hosts are written together, and so are consecutive `port_up` messages. Of a host whose
-        time is up the later ones are not written, and have no answer.
+        Agent states and rates of all hosts are written together, and so are consecutive `port_up` and `port_ready`
+        messages. Of a host whose time is up the later ones are not written, and have no answer.
         """
         every = [(host, message) for host, messages in batch for message in messages]
         refusals = self._write_states([message for _, message in every if isinstance(message, Report)])
@@ -89,28 +89,32 @@ class Reports:
     def _write_others(self, messages: Sequence[tuple[str, HostReport]]) -> set[int]:
         """Write what is no agent state; identities of the messages that are left, as the time of their hosts is up."""
         spent, left = defaultdict[str, float](float), set[int]()
-        for is_up, run in groupby(messages, lambda one: isinstance(one[1], PortUp) and not one[1].inactive):
+        for is_progress, run in groupby(messages, lambda one: _is_progress(one[1])):
             in_time = list[tuple[str, HostReport]]()
             for host, message in run:
                 if spent[host] >= HOST_SECONDS:
                     left.add(id(message))
-                elif is_up:
+                elif is_progress:
                     in_time.append((host, message))
                 else:
                     began = self.clock()
                     self._write_one(host, message)
                     spent[host] += self.clock() - began
             if in_time:
-                done = [Done(m.port_id, host, m.revision) for host, m in in_time if isinstance(m, PortUp)]
-                self.ports.complete_all(done, L2)
+                self._write_progress(in_time)
         return left
+
+    def _write_progress(self, messages: Sequence[tuple[str, HostReport]]) -> None:
+        """Write which components have finished their work for ports. Each of a port removes its own block, in any order."""
+        if done := [Done(m.port_id, host, m.revision) for host, m in messages if isinstance(m, PortUp)]:
+            self.ports.complete_all(done, L2)
+        if ready := [Ready(m.port_id, host, m.revision) for host, m in messages if isinstance(m, PortReady)]:
+            self.ports.ready_all(ready)
 
     def _write_one(self, host: str, message: object) -> None:
         match message:
             case PortUp():  # of an inactive binding
                 self.ports.plugged(message.port_id, host)
-            case PortReady():
-                self.ports.ready(message.port_id, message.revision, host)
             case PortDown():
                 if self.ports.lost(message.port_id, host):
                     LOG.info("port %s is down on host %s: %s", message.port_id, host, one_line(message.reason))
@@ -140,3 +144,8 @@ class Reports:
                     refusals[written.host] = written.refusal
                 self.reported(written)
         return refusals
+
+
+def _is_progress(message: HostReport) -> bool:
+    """Whether the message says that a component has finished its work for a port."""
+    return isinstance(message, PortReady) or (isinstance(message, PortUp) and not message.inactive)

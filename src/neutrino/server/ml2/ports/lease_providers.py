@@ -116,10 +116,10 @@ def choose_providers(scheduled: Collection[DhcpAgent], on_host: DhcpAgent | None
     return [agent for agent in scheduled if agent.serves]
 
 
-def is_provider(connection: Connection, network_id: str, port_host: str, host: str) -> bool:
-    """Whether the DHCP agent of `host` gives leases to ports of the network that are bound to `port_host`."""
+def provider_hosts(connection: Connection, network_id: str, port_host: str) -> frozenset[str]:
+    """The hosts whose DHCP agents give leases to ports of the network that are bound to `port_host`."""
     rows = connection.execute(_CONCERNED, {"network": network_id, "on_host": port_host}).all()
-    return any(agent.host == host for agent in _providers(connection, rows, port_host))
+    return frozenset(agent.host for agent in _providers(connection, rows, port_host))
 
 
 def has_live_provider(connection: Connection, network_id: str, subnets: Sequence[str], host: str, cutoff: str) -> bool:

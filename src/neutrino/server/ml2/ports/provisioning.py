@@ -8,7 +8,8 @@ A report names the revision of the port that it is for. A report for an older re
 change, and is ignored: the host receives the newer revision and reports for that.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from neutrino.server.db.transaction import Transaction, now
 from neutrino.server.db.view import View
 from neutrino.server.ml2.driver_api import VIF_FAILED, VIF_UNBOUND, DriverContext
 from neutrino.server.ml2.operations import Operations
-from neutrino.server.ml2.ports.lease_providers import WaitingPort, is_provider, without_live_provider
+from neutrino.server.ml2.ports.lease_providers import WaitingPort, provider_hosts, without_live_provider
 from neutrino.server.ml2.views import NETWORKS, PORTS
 
 L2, DHCP = "L2", "DHCP"
@@ -32,7 +33,6 @@ BATCH = 100  # ports that one transaction changes: hosts report all of theirs af
 _WAITING = sa.select(t.ports.c.id, t.ports.c.network_id, t.ports.c.host, t.ports.c.revision_number).where(
     t.provisioning_blocks.c.port_id == t.ports.c.id, t.provisioning_blocks.c.component == DHCP
 )
-_WAITS = _WAITING.where(t.ports.c.id == sa.bindparam("port"))
 _BLOCKS = sa.select(t.provisioning_blocks.c.component).where(t.provisioning_blocks.c.port_id == sa.bindparam("port"))
 _INACTIVE = sa.select(t.port_bindings.c.host).where(
     t.port_bindings.c.port_id == sa.bindparam("port"),
@@ -40,6 +40,7 @@ _INACTIVE = sa.select(t.port_bindings.c.host).where(
     t.port_bindings.c.status == "INACTIVE",
 )
 _AMONG: sa.BindParameter[list[str]] = sa.bindparam("among", expanding=True)
+_WAITS = _WAITING.where(t.ports.c.id.in_(_AMONG))
 _UNFINISHED = sa.select(t.ports.c.id, t.ports.c.host).where(
     t.ports.c.id.in_(_AMONG),
     sa.or_(
@@ -73,6 +74,14 @@ class Done(NamedTuple):
     port_id: str
     host: str
     revision: int | None = None  # of the port; None: whichever it has
+
+
+class Ready(NamedTuple):
+    """The report of a DHCP agent, which may be on another host than the port, that it can give the port's lease."""
+
+    port_id: str
+    host: str  # of the agent
+    revision: int  # of the port
 
 
 @dataclass(frozen=True)
@@ -135,18 +144,26 @@ class Provisioning:
             contexts += self._set_status(tx, active, ACTIVE, ports, networks)
         return {row.id for row in active}
 
-    def ready(self, port_id: str, revision: int, host: str) -> bool:
-        """A DHCP host that may not wire the port itself can give its lease.
+    def ready_all(self, reports: Iterable[Ready]) -> set[str]:
+        """DHCP agents can give the leases of ports of any hosts; the ids of those that became ACTIVE.
 
         Ignored for hosts that the port does not wait for, so that no host reports for ports that are not its own.
         """
-        with self.db.read() as connection:
-            port = connection.execute(_WAITS, {"port": port_id}).first()
-            if port is None or revision < port.revision_number:
-                return False
-            if not is_provider(connection, port.network_id, port.host, host):
-                return False
-        return self.complete(port_id, DHCP, port.host, revision)
+        by_port = defaultdict[str, list[Ready]](list)
+        for report in reports:
+            by_port[report.port_id].append(report)
+        ids, done = sorted(by_port), list[Done]()
+        for start in range(0, len(ids), BATCH):
+            with self.db.read() as connection:
+                waiting = connection.execute(_WAITS, {"among": ids[start : start + BATCH]}).all()
+                providers: dict[tuple[str, str], Collection[str]] = {}  # by network and host of ports
+                for port in waiting:
+                    current = [one for one in by_port[port.id] if one.revision >= port.revision_number]
+                    place = (port.network_id, port.host)
+                    if current and place not in providers:
+                        providers[place] = provider_hosts(connection, *place)
+                    done += [Done(port.id, port.host, one.revision) for one in current if one.host in providers[place]]
+        return self.complete_all(done, DHCP) if done else set()
 
     def plugged(self, port_id: str, host: str) -> bool:
         """The target of a live migration has plugged a port, whose binding to it is INACTIVE; whether it has one.
