@@ -124,6 +124,43 @@ def test_messages_of_assertions_are_text() -> None:
         assert re.sub(r"\{%.*%\}", "", message).strip(), "a message that is empty without findings is refused"
 
 
+def test_items_of_loops_have_what_is_read_of_them() -> None:
+    """Ansible notices it when the task runs: for Prometheus, when all other machines are installed."""
+    found = 0
+    for path, task in TASKS:
+        items = task.get("loop")
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            continue
+        found += 1
+        read = set(re.findall(r"\bitem\.(\w+)", str({name: part for name, part in task.items() if name != "loop"})))
+        for item in items:
+            assert read <= set(item), (path, task["name"])
+            assert "omit" not in str(item), "omit is for arguments of modules alone"
+    assert found
+
+
+def test_a_server_has_its_packages_before_it_is_drained() -> None:
+    """To copy them takes long: one server less answers meanwhile."""
+    tasks = [task for path, task in TASKS if path == Path("roles/server/tasks/upgrade.yml")]
+    names = [task["name"] for task in tasks]
+    assert names.index("Fetch") < names.index("Drain") < names.index("Install") < names.index("Undrain")
+    parts = {
+        name: task["ansible.builtin.include_role"]["tasks_from"]
+        for name, task in zip(names, tasks, strict=True)
+        if name in ("Fetch", "Install")
+    }
+    assert parts == {"Fetch": "fetch", "Install": "install"}
+    installation = [str(task) for path, task in TASKS if path == Path("roles/packages/tasks/install.yml")]
+    assert not any("ansible.builtin.copy" in text or "update_cache" in text for text in installation)
+
+
+def test_a_server_that_is_alone_is_not_drained() -> None:
+    """Nothing else would answer, until the end of its upgrade."""
+    tasks = [task for path, task in TASKS if path == Path("roles/server/tasks/drain.yml")]
+    assert len(tasks) == 2
+    assert all("neutrino_server_names | length > 1" in task["when"] for task in tasks)
+
+
 def test_secrets_are_not_logged() -> None:
     found = 0
     for path, task in TASKS:
