@@ -32,8 +32,8 @@ fresh: ## follow the README on a bare Debian, in separate namespaces (DEBIAN=12|
 	@DEBIAN="$(DEBIAN)" ARCH="$(ARCH)" TESTS="$(TESTS)" KEEP="$(KEEP)" scripts/fresh
 
 .PHONY: test-python
-test-python: ## run the unit and API tests with other versions of Python (PYTHON="3.12 3.13", TESTS="tests/unit", DATABASES=sqlite)
-	@$(ENDS_WITH_MAKE) env PYTHON="$(PYTHON)" TESTS="$(TESTS)" DATABASES="$(DATABASES)" TEST_WORKERS=$(TEST_WORKERS) scripts/test-python
+test-python: ## run the unit and API tests with other versions of Python (PYTHON="3.12 3.13", TESTS="tests/unit", DATABASES=sqlite, MINUTES=45)
+	@$(ENDS_WITH_MAKE) env PYTHON="$(PYTHON)" TESTS="$(TESTS)" DATABASES="$(DATABASES)" MINUTES="$(MINUTES)" TEST_WORKERS=$(TEST_WORKERS) scripts/test-python
 
 kernel: ## test the kernel datapath of Open vSwitch in a QEMU guest: all flows, packets, and a whole cloud of two hosts (one to two hours without KVM)
 	@scripts/setup kernel
