@@ -115,7 +115,7 @@ class ServerProcess:
                     server_processes.c.host == self.host
                 )
             ).all()
-        ended = [row.id for row in rows if start_ticks(row.pid) != msgspec.json.decode(row.details).get(START)]
+        ended = [row.id for row in rows if has_ended(row.pid, {MACHINE: machine(), **msgspec.json.decode(row.details)})]
         if ended:
             with self.db.transaction(of_cloud=False) as tx:
                 tx.write(sa.delete(server_processes).where(server_processes.c.id.in_(ended)))
@@ -139,8 +139,25 @@ class ProcessSweep:
 
 
 def has_ended(pid: int, details: Values) -> bool:
-    """Whether the process of a row has ended, if it was one of this machine; False for those of others."""
-    return details.get(MACHINE) == machine() and start_ticks(pid) != details.get(START)
+    """Whether the process of a row has ended, if it was one of this machine; False for those of others.
+
+    Units of systemd with ProtectProc=invisible and PrivateUsers=true do not see each other in /proc: a process that cannot
+    be read there has ended only if there is none of that pid.
+    """
+    if details.get(MACHINE) != machine():
+        return False
+    started = start_ticks(pid)
+    return started != details.get(START) if started is not None else not _exists(pid)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 @cache
@@ -151,7 +168,7 @@ def machine() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """The start time of a process in clock ticks since boot; None if there is no such process."""
+    """The start time of a process in clock ticks since boot; None if there is no such process, or it is hidden."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
