@@ -14,6 +14,7 @@ from neutrino.feed.address import Address
 from neutrino.model.state import Forwarding, Host, Network, Port, Segment
 from neutrino.server.feed.connections import session
 from neutrino.server.feed.connections.credentials import Credentials
+from neutrino.server.feed.connections.turns import Turns
 from neutrino.server.feed.records import AgentRecord, NetworkRecord, PortRecord, Records
 from neutrino.server.main import Server
 from tests.api.conftest import start
@@ -108,7 +109,7 @@ def test_silent_hosts_do_not_keep_others_from_their_turn(
 
     async def test() -> None:
         async with serving(server, address) as feed:
-            feed._turns = asyncio.Semaphore(2)
+            feed._turns = Turns(2)
             feed.fanout.apply(cloud())
             async with (
                 Raw(address, "h0", keys["h0"]),
@@ -119,7 +120,9 @@ def test_silent_hosts_do_not_keep_others_from_their_turn(
                 await asyncio.wait_for(other.client.wait_synced(), 10)
                 assert len(other.client.state.objects["host"]) == len(NAMES) - 1
             await until(lambda: not feed._sessions, "all connections to end")
-            assert feed._turns._value == 2
+            async with asyncio.timeout(10):
+                for _ in range(2):
+                    await feed._turns.take()
 
     run(test())
 

@@ -13,7 +13,7 @@ from neutrino.feed.messages import ErrorMessage, PortDown, PortReady, PortUp, Re
 from neutrino.model.agents import OVS, AgentState, AgentStatus
 from neutrino.server import errors
 from neutrino.server.feed.reports import batches as lanes
-from neutrino.server.feed.reports.batches import HostReports, ReportBatches, ReportLanes
+from neutrino.server.feed.reports.batches import HostReports, ReportBatches, ReportLanes, Wait
 from neutrino.server.feed.reports.reports import HOST_SECONDS, Reports
 from neutrino.server.hosts import registry
 from neutrino.server.ml2.ports.provisioning import Done, Ready
@@ -46,9 +46,13 @@ class Writer:
         return [[""] * len(reports) for _, reports in several]
 
 
+async def at_once() -> None:
+    pass
+
+
 @contextlib.asynccontextmanager
-async def batches(writer: Writer, delay: float = 3600.0) -> AsyncIterator[ReportBatches]:
-    made = ReportBatches(writer, delay)
+async def batches(writer: Writer, delay: float = 3600.0, calm: Wait = at_once) -> AsyncIterator[ReportBatches]:
+    made = ReportBatches(writer, delay, calm)
     running = asyncio.create_task(made.run())
     try:
         async with asyncio.timeout(20):
@@ -93,6 +97,27 @@ def test_only_a_heartbeat_waits_for_others() -> None:
         assert writer.batches == [["h0", "h1", "h2", "new"]]
         async with batches(writer, delay=0.01) as batch:
             assert await batch.take("h1", report("h1")) == [""]
+
+    asyncio.run(test())
+
+
+def test_reports_wait_for_a_calm_moment() -> None:
+    async def test() -> None:
+        writer, calm = Writer(), asyncio.Event()
+        writer.may.set()
+
+        async def is_calm() -> None:
+            await calm.wait()
+
+        async with batches(writer, calm=is_calm) as batch:
+            taken = [asyncio.create_task(batch.take(host, UP)) for host in ("h1", "h2")]
+            await turns()
+            assert writer.batches == []
+            taken.append(asyncio.create_task(batch.take("h3", UP)))
+            await turns()
+            calm.set()
+            await asyncio.gather(*taken)
+        assert writer.batches == [["h1", "h2", "h3"]]
 
     asyncio.run(test())
 
@@ -192,7 +217,7 @@ def test_heartbeats_and_metering_counters_have_lanes_of_their_own() -> None:
             return await super().__call__(several)
 
     async def test() -> None:
-        made = ReportLanes(Blocking(), 0.0)
+        made = ReportLanes(Blocking(), 0.0, at_once)
         running = asyncio.create_task(made.run())
         for report_ in (PortDown(port_id="p"), Traffic()):
             stuck = asyncio.create_task(made.take("h1", [report_]))
@@ -209,7 +234,7 @@ def test_heartbeats_and_metering_counters_have_lanes_of_their_own() -> None:
 
 def test_answers_are_in_the_order_of_the_reports() -> None:
     async def test() -> None:
-        made = ReportLanes(Sizes(), 0.0)
+        made = ReportLanes(Sizes(), 0.0, at_once)
         running = asyncio.create_task(made.run())
         mixed = [PortDown(serial=1, port_id="p"), Report(serial=2), Traffic(serial=3), PortDown(serial=4, port_id="p")]
         assert await made.take("h1", mixed) == ["1", "2", "3", "4"]

@@ -119,6 +119,9 @@ class Watchers:
         self._by_host: dict[str, list[Pending]] = {}
         self.cause = Cause()
 
+    def __bool__(self) -> bool:
+        return bool(self._by_host)
+
     def add(self, pending: Pending) -> None:
         self._by_host.setdefault(pending.host, []).append(pending)
 

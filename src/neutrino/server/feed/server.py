@@ -42,6 +42,7 @@ from neutrino.server.feed.connections.admission import (
 from neutrino.server.feed.connections.credentials import KIND, Credentials
 from neutrino.server.feed.connections.listeners import addresses, owned_socket, server_tls
 from neutrino.server.feed.connections.session import HostSession
+from neutrino.server.feed.connections.turns import Turns
 from neutrino.server.feed.declarations import Sources
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.placed_routers import PlacedRouters
@@ -101,8 +102,9 @@ class FeedServer:
         self._admission = Admission(functools.partial(self._run, self._logins, credentials.known))
         self._woken = asyncio.Event()
         self._unsettled = asyncio.Event()  # distributed routers may need ports or statuses of ports
-        self._batches = ReportLanes(functools.partial(self._run, self._writing, reports.write), options.report_delay)
-        self._turns = asyncio.Semaphore(MAX_COMPARED)
+        self._turns = Turns(MAX_COMPARED)
+        write = functools.partial(self._run, self._writing, reports.write)
+        self._batches = ReportLanes(write, options.report_delay, self._turns.calm)
         self._sessions: set[HostSession] = set()
         self._by_host: Counter[str] = Counter()
         self._frames: dict[str, asyncio.Lock] = {}  # by host: held while a frame of it is decoded

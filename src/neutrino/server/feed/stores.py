@@ -43,7 +43,8 @@ class PeerHosts(SharedObjects[Host]):
         return set().union(*(self._subscriptions.hosts(self.name, key) for key in networks)) - {host}
 
     def _touch_hosts(self, key: str, object_id: str) -> None:
-        self._watchers.touch(self._peers(object_id), self.name, object_id)
+        if self._watchers:  # none at the start, where the peers of all hosts are a square of their number
+            self._watchers.touch(self._peers(object_id), self.name, object_id)
 
     def notify(self, host: str, key: str) -> None:
         self._forget(key)

@@ -19,6 +19,7 @@ from neutrino.metrics.catalog import REPORTS, SENT_BYTES
 from neutrino.model.agents import FEED_BEHIND
 from neutrino.server import errors
 from neutrino.server.feed.connections.credentials import HostCredential
+from neutrino.server.feed.connections.turns import Turns
 from neutrino.server.feed.fanout import Fanout
 from neutrino.server.feed.queues import Pending
 from neutrino.server.feed.reports.rules import Statuses, one_line, refusal, without_oversized
@@ -43,7 +44,7 @@ class HostSession:
         fanout: Fanout,
         write: WriteReports,
         open_queries: Callable[[str], Iterable[m.Query]] = lambda host: (),
-        turns: asyncio.Semaphore | None = None,
+        turns: Turns | None = None,
         catch_up: CatchUp = lambda position: _never(),
         reading: asyncio.Lock | None = None,
         statuses: Statuses = MappingProxyType({}),
@@ -100,14 +101,14 @@ class HostSession:
     async def _take_turn(self) -> None:
         """Wait until few others are compared: after a restart all hosts come at once, each with its digests in memory."""
         if self._turns is not None:
-            await self._turns.acquire()
+            await self._turns.take()
             self._turn = asyncio.get_running_loop().call_later(TURN_SECONDS, self._end_turn)
 
     def _end_turn(self) -> None:
         if self._turn is not None and self._turns is not None:
             self._turn.cancel()
             self._turn = None
-            self._turns.release()
+            self._turns.end()
 
     async def _is_current(self, hello: m.Hello, database: str) -> bool:
         """Whether this process has read what the host has; False after a refusal.

@@ -9,6 +9,9 @@ A report goes into one of three lanes, which are written independently:
 In each lane what arrives during a write is written together in the next one, of each host at most SHARE reports, host by
 host in turn, whatever its number of connections. So a thousand hosts that report, or whose ports come up at once, cost a
 few transactions, and a host with many reports delays its own alone.
+
+While many hosts wait for their first snapshot, the lanes wait too, for a bounded time: a write takes processor time from
+the one thread that sends snapshots, and an ACTIVE port is of less use than a host that has its state.
 """
 
 import asyncio
@@ -31,6 +34,7 @@ HostReports = tuple[str, Sequence[HostReport]]  # host, its reports
 # For each host the answers to its reports: the reason of a refusal, or an empty text. Of a host whose time is up, to fewer
 # than all of them, and to at least one.
 Write = Callable[[Sequence[HostReports]], Awaitable[list[list[str]]]]
+Wait = Callable[[], Awaitable[None]]  # until it is a good moment for a write
 
 
 def is_heartbeat(report: HostReport) -> bool:
@@ -61,9 +65,10 @@ def _from_left(several: deque[_Waiting]) -> Iterator[_Waiting]:
 class ReportBatches:
     """One lane. A plain heartbeat waits up to `delay` seconds for others; everything else is written at once."""
 
-    def __init__(self, write: Write, delay: float) -> None:
+    def __init__(self, write: Write, delay: float, calm: Wait) -> None:
         self._write = write
         self._delay = delay
+        self._calm = calm
         self._waiting: dict[str, deque[_Waiting]] = {}  # by host, in the order in which it is their turn
         self._batch: Sequence[_Waiting] = ()
         self._is_closed = False
@@ -96,6 +101,7 @@ class ReportBatches:
             if not self._urgent.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._urgent.wait(), self._delay)
+            await self._calm()
             self._batch = self._next_batch()
             if not self._waiting:
                 self._some.clear()
@@ -145,8 +151,8 @@ class ReportBatches:
 class ReportLanes:
     """The lanes, each with a task of its own."""
 
-    def __init__(self, write: Write, delay: float) -> None:
-        self._heartbeats, self._others, self._bulk = (ReportBatches(write, delay) for _ in range(3))
+    def __init__(self, write: Write, delay: float, calm: Wait) -> None:
+        self._heartbeats, self._others, self._bulk = (ReportBatches(write, delay, calm) for _ in range(3))
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
