@@ -306,8 +306,8 @@ class HostObjects(Store):
         super().__init__(inputs)
         self._additional: dict[str, Mapping[str, Object]] = {}  # id → host → object, from other rules than the record
         self._values: dict[str, Mapping[str, Object]] = {}  # from records
-        self._items: dict[tuple[str, str], Item[Object]] = {}  # both by id and host; the record's value prevails
-        self._ids: defaultdict[str, set[str]] = defaultdict(set)  # by host
+        # Both, by host and id; the record's value prevails.
+        self._items: defaultdict[str, dict[str, Item[Object]]] = defaultdict(dict)
 
     def put(self, key: str, before: Any, after: Any) -> None:
         self._set(self._values, key, self._served.value(after) if after is not None else {})
@@ -322,23 +322,22 @@ class HostObjects(Store):
             layer[key] = by_host
         values, additional = self._values.get(key, {}), self._additional.get(key, {})
         for host in hosts:
-            value, old = values.get(host) or additional.get(host), self._items.get((key, host))
+            items = self._items[host]
+            value, old = values.get(host) or additional.get(host), items.get(key)
             if old is not None and old.object == value:  # another host's copy changed, as in a live migration
                 continue
             if value is None:
-                del self._items[key, host]
-                self._ids[host].discard(key)
+                del items[key]
             else:
-                self._items[key, host] = Item(self.name, value, is_shared=False)
-                self._ids[host].add(key)
+                items[key] = Item(self.name, value, is_shared=False)
             self._watchers.touch([host], self.name, key)
             self._subscriptions.refer(host, (self.name, key), self._references(value))
 
     def lookup(self, host: str, key: str) -> Item[Object] | None:
-        return self._items.get((key, host))
+        return self._items[host].get(key) if host in self._items else None
 
     def items(self, host: str) -> Iterable[Item[Object]]:
-        return [self._items[key, host] for key in self._ids.get(host, ())]
+        return self._items[host].values() if host in self._items else ()
 
     def total(self, host: str) -> str:
         return text_of(sum(item.number for item in self.items(host)))

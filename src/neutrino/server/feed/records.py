@@ -25,7 +25,7 @@ class PortRecord:
     bound: dict[str, Port] = field(default_factory=dict)  # host → the port as that host gets it
     forwarding: Forwarding | None = None  # only for a port that is reached through a tunnel
     groups: frozenset[str] = frozenset()
-    members: frozenset[Member] = frozenset()  # the addresses that it adds to its security groups
+    members: Collection[Member] = ()  # the addresses that it adds to its security groups, each once
     dhcp: DhcpPort | None = None  # for hosts that serve DHCP or a router on its network
 
     @property

@@ -5,7 +5,7 @@ no other part of the set, and order has no effect.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 import msgspec
@@ -323,5 +323,5 @@ class MemberSets(Store):
             yield GroupMembers(id=key, members=self._sets.get(key, _NO_MEMBERS).members)
 
 
-def _groups_and_members(port: PortRecord | None) -> tuple[frozenset[str], frozenset[Member]]:
-    return (port.groups, port.members) if port is not None else (frozenset(), frozenset())
+def _groups_and_members(port: PortRecord | None) -> tuple[frozenset[str], Collection[Member]]:
+    return (port.groups, port.members) if port is not None else (frozenset(), ())

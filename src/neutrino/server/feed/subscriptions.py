@@ -7,6 +7,7 @@ refer to others (a security group to its remote groups): every host subscribed t
 Causes are replaced as a whole, so callers pass the current references and never pair an addition with a removal.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Set
 
 Topic = tuple[str, str]  # kind, key
@@ -20,7 +21,7 @@ class Subscriptions:
         self._notify = notify
         self._hosts: dict[Topic, set[str]] = {}
         self._counts: dict[Topic, dict[str, int]] = {}  # (host, kind) → key → number of causes
-        self._causes: dict[tuple[str, Topic], frozenset[Topic]] = {}  # (host, cause) → topics
+        self._causes: defaultdict[str, dict[Topic, frozenset[Topic]]] = defaultdict(dict)  # host → cause → topics
         self._references: dict[Topic, frozenset[Topic]] = {}  # topic → topics
 
     def has(self, host: str, kind: str, key: str) -> bool:
@@ -35,13 +36,14 @@ class Subscriptions:
 
     def refer(self, host: str, cause: Topic, topics: frozenset[Topic]) -> None:
         """Set the topics that a host needs because of a cause."""
-        before = self._causes.get((host, cause), NO_TOPICS)
+        causes = self._causes[host]
+        before = causes.get(cause, NO_TOPICS)
         if before == topics:
             return
         if topics:
-            self._causes[host, cause] = topics
+            causes[cause] = topics
         else:
-            del self._causes[host, cause]
+            del causes[cause]
         for topic in topics - before if before else topics:
             self._add(host, topic)
         # Removals last: a topic that stays needed through a new reference is not lost and gained again in between.

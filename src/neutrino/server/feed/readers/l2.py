@@ -185,12 +185,14 @@ def _record(row: NamedRow, bindings: Sequence[NamedRow], tunnels: set[str], adde
             forwarding = m.Forwarding(
                 id=row.id, network_id=network_id, host=each.host, mac_address=row.mac_address, ip_addresses=ips
             )
-    # Without groups it adds its addresses to none: the empty set is shared, and most of a large cloud's memory is ports.
-    members = frozenset[m.Member]()
-    if groups:
-        members = frozenset(m.Member(each.ip_address, row.mac_address) for each in fixed)
-        members |= {m.Member(pair.ip_address, pair.mac_address) for pair in pairs}
+    # Tuples, and texts that ports have in common only once: most of a large cloud's memory is ports.
+    members: tuple[m.Member, ...] = ()
+    if groups:  # without groups it adds its addresses to none
+        members = tuple(m.Member(each.ip_address, row.mac_address) for each in fixed)
+    if groups and pairs:
+        members = tuple(dict.fromkeys((*members, *(m.Member(each.ip_address, each.mac_address) for each in pairs))))
     names, options = _names.decode(row.dns_assignment), _dhcp_options(row.extra_dhcp_opts)
+    shared |= {"project_id": intern(row.project_id), "host": intern(row.host)}
     dhcp = build(DhcpPort, row, names=names, options=options, **shared)
     return PortRecord(row.id, network_id, bound, forwarding, group_set, members, dhcp), port
 
