@@ -89,6 +89,11 @@ class Cloud:
     def of(self, prefix: str) -> list[Machine]:
         return [machine for name, machine in self.machines.items() if name.rstrip("0123456789") == prefix]
 
+    @property
+    def monitoring(self) -> list[Machine]:
+        """The machine with Prometheus."""
+        return self.of("lb")[-1:] if self.shape.balancers > 1 else []
+
     # --- the inventory -------------------------------------------------------------------------------------------------
 
     @property
@@ -109,7 +114,7 @@ class Cloud:
             "neutrino_balancers": self.of("lb"),
             "neutrino_network_hosts": hosts[: self.shape.network_hosts],
             "neutrino_compute_hosts": hosts[self.shape.network_hosts :],
-            "neutrino_monitoring": self.of("lb")[-1:] if self.shape.balancers > 1 else [],
+            "neutrino_monitoring": self.monitoring,
         }
         self.operator.groups = {
             group: {machine.name: self._variables(machine) for machine in machines if machine.name != without}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,6 +48,21 @@ class Step:
 def install(cloud: Cloud, result: Result) -> None:
     outcome = cloud.operator.play("site")
     result.figures.append(f"{sum(outcome.changed.values())} tasks changed {len(outcome.changed)} machines")
+    if cloud.monitoring:
+        try:
+            wait_for("Prometheus", 90, lambda: not unscraped(cloud), 3.0)
+        except Failed:
+            raise Failed(f"Prometheus: {', '.join(unscraped(cloud))}") from None
+        result.figures.append("Prometheus has the metrics of all servers, feeds and hosts")
+
+
+def unscraped(cloud: Cloud) -> list[str]:
+    """Targets of Prometheus that are not up."""
+    text = cloud.monitoring[0].run("curl", "-s", "http://127.0.0.1:9090/api/v1/targets", check=False)
+    targets = json.loads(text)["data"]["activeTargets"] if text else []
+    wanted = 2 * len(cloud.of("s")) + len(cloud.of("h"))
+    found = [target["scrapeUrl"] + ": " + target["lastError"] for target in targets if target["health"] != "up"]
+    return found if len(targets) == wanted else [f"{len(targets)} targets instead of {wanted}", *found]
 
 
 def again(cloud: Cloud, result: Result) -> None:
@@ -122,6 +138,7 @@ def traffic(cloud: Cloud, result: Result, *, lost: int | None = 0, failed: int |
     running = paths(cloud)
     load = ApiLoad(cloud.url, cloud.tokens, cloud.ca)
     for ping in running:
+        ping.log = ping.log.with_name(f"{result.step}-{ping.log.name}")
         ping.start()
     load.start()
     try:
@@ -133,9 +150,12 @@ def traffic(cloud: Cloud, result: Result, *, lost: int | None = 0, failed: int |
         counts = {ping.name: ping.stop() for ping in running}
         total = sum(count.lost for count in counts.values())
         sent = sum(count.sent for count in counts.values())
-        longest = max((count.longest for count in counts.values()), default=0.0)
+        worst = max(counts.values(), key=lambda count: count.longest)
+        gap = f"longest gap {worst.longest:.2f} s"
+        if worst.ended:
+            gap += f" until {time.strftime('%H:%M:%S', time.localtime(worst.ended))}"
         requests = load.outcomes.total()
-        result.figures.append(f"{total} of {sent} pings lost on {len(counts)} paths, longest gap {longest:.2f} s")
+        result.figures.append(f"{total} of {sent} pings lost on {len(counts)} paths, {gap}")
         result.figures.append(f"{load.outcomes['failed']} of {requests} requests failed, slowest {load.longest:.1f} s")
     if silent := [name for name, count in counts.items() if not count.sent]:
         raise Failed(f"no ping was answered on {', '.join(silent)}")
@@ -240,7 +260,7 @@ def active_host(cloud: Cloud) -> str:
 
 def ha_states(cloud: Cloud) -> list[str]:
     return sorted(
-        agent["ha_state"] for agent in cloud.call("GET", f"routers/{cloud.ids['router']}/l3-agents")["agents"]
+        str(agent["ha_state"]) for agent in cloud.call("GET", f"routers/{cloud.ids['router']}/l3-agents")["agents"]
     )
 
 

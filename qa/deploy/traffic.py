@@ -18,7 +18,7 @@ from typing import Any
 import requests
 
 INTERVAL = 0.02
-ANSWER = re.compile(r"icmp_seq=(\d+) ttl")
+ANSWER = re.compile(r"^(?:\[([\d.]+)\])?.*icmp_seq=(\d+) ttl", re.MULTILINE)
 SENT = re.compile(r"^(\d+) packets transmitted", re.MULTILINE)
 ON_THE_WAY = 5  # the last ones, whose answers may not have come yet
 
@@ -28,19 +28,22 @@ class PingCount:
     sent: int
     lost: int
     longest: float  # seconds between two answers, less the interval
+    ended: float = 0.0  # the longest gap, as a time of the clock; 0: with the path, or not known
 
 
 def counted(text: str) -> PingCount:
     """Of the output of ping. A path that ends to answer has lost all that was sent afterwards."""
-    answered = sorted({int(found[1]) for found in ANSWER.finditer(text)})
+    times = {int(found[2]): float(found[1] or 0) for found in ANSWER.finditer(text)}
+    answered = sorted(times)
     if not answered:
         return PingCount(0, 0, 0.0)
     summary = SENT.search(text)  # none if it was killed with its machine
     sent = int(summary[1]) if summary else answered[-1]
     if sent - answered[-1] <= ON_THE_WAY:
         sent = answered[-1]
-    gaps = [later - earlier for earlier, later in zip([0, *answered], [*answered, sent + 1], strict=True)]
-    return PingCount(sent, sent - len(answered), (max(gaps) - 1) * INTERVAL)
+    gaps = [(later - earlier, later) for earlier, later in zip([0, *answered], [*answered, sent + 1], strict=True)]
+    longest, end = max(gaps)
+    return PingCount(sent, sent - len(answered), (longest - 1) * INTERVAL, times.get(end, 0.0) if longest > 1 else 0.0)
 
 
 @dataclass(eq=False)
@@ -62,6 +65,7 @@ class Ping:
                 *self.words,
                 "ping",
                 "-n",
+                "-D",
                 "-i",
                 str(INTERVAL),
                 "-W",

@@ -32,3 +32,13 @@ def test_of_a_machine_that_was_killed_the_last_answer_is_the_end() -> None:
 
 def test_a_path_without_an_answer_has_no_count() -> None:
     assert counted(_output([], 50)) == PingCount(0, 0, 0.0)
+
+
+def test_a_gap_has_the_time_of_its_end() -> None:
+    text = _output([*range(1, 51), *range(61, 101)], 100)
+    stamped = "\n".join(
+        f"[1700000000.{line.split('=')[1][:3].strip():0>3}] {line}" if "seq=" in line else line
+        for line in text.splitlines()
+    )
+    count = counted(stamped)
+    assert (count.lost, count.longest, count.ended) == (10, 0.2, 1700000000.061)
