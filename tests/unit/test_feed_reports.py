@@ -46,7 +46,7 @@ class Writer:
         return [[""] * len(reports) for _, reports in several]
 
 
-async def at_once() -> None:
+async def at_once(seconds: float) -> None:
     pass
 
 
@@ -106,7 +106,7 @@ def test_reports_wait_for_a_calm_moment() -> None:
         writer, calm = Writer(), asyncio.Event()
         writer.may.set()
 
-        async def is_calm() -> None:
+        async def is_calm(seconds: float) -> None:
             await calm.wait()
 
         async with batches(writer, calm=is_calm) as batch:
@@ -228,6 +228,26 @@ def test_heartbeats_and_metering_counters_have_lanes_of_their_own() -> None:
         assert await made.take("h2", report("h2")) == ["1"]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def test_heartbeats_wait_for_a_calm_moment_only_briefly() -> None:
+    async def test() -> None:
+        waits: list[float] = []
+
+        async def calm(seconds: float) -> None:
+            waits.append(seconds)
+
+        made = ReportLanes(Sizes(), 0.0, calm)
+        running = asyncio.create_task(made.run())
+        await made.take("h1", report("h1"))
+        await made.take("h1", UP)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        heartbeat, port = waits
+        # With a write of so many hosts each time, the agents of 30,000 hosts do not look dead (agent_down_time).
+        assert 30_000 / lanes.HOSTS_PER_BATCH * heartbeat < 75 < 30_000 / lanes.HOSTS_PER_BATCH * port
 
     asyncio.run(asyncio.wait_for(test(), 20))
 

@@ -2,9 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Final
-
-STORM_SECONDS: Final = 10.0  # for which other work waits at most: an agent must not look dead meanwhile
 
 
 class Turns:
@@ -33,7 +30,7 @@ class Turns:
         else:
             self._calm.set()
 
-    async def calm(self, seconds: float = STORM_SECONDS) -> None:
+    async def calm(self, seconds: float) -> None:
         """Wait while many hosts wait for their turn, and no longer than this."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -28,13 +28,16 @@ from neutrino.server import errors
 
 SHARE: Final = 100  # reports of one host in one write
 HOSTS_PER_BATCH: Final = 500
+# Seconds that a write waits at most while many hosts wait for their snapshots: agents of thousands must not look dead.
+PATIENCE: Final = 10.0
+HEARTBEAT_PATIENCE: Final = 0.5
 # Not the fault of one report: no report of the batch is acknowledged, and all its hosts reconnect and repeat theirs.
 UNREACHABLE = (errors.DatabaseUnreachable, errors.DatabaseNotWritable, sa.exc.OperationalError, sa.exc.InterfaceError)
 HostReports = tuple[str, Sequence[HostReport]]  # host, its reports
 # For each host the answers to its reports: the reason of a refusal, or an empty text. Of a host whose time is up, to fewer
 # than all of them, and to at least one.
 Write = Callable[[Sequence[HostReports]], Awaitable[list[list[str]]]]
-Wait = Callable[[], Awaitable[None]]  # until it is a good moment for a write
+Wait = Callable[[float], Awaitable[None]]  # until it is a good moment for a write, for so many seconds at most
 
 
 def is_heartbeat(report: HostReport) -> bool:
@@ -65,10 +68,11 @@ def _from_left(several: deque[_Waiting]) -> Iterator[_Waiting]:
 class ReportBatches:
     """One lane. A plain heartbeat waits up to `delay` seconds for others; everything else is written at once."""
 
-    def __init__(self, write: Write, delay: float, calm: Wait) -> None:
+    def __init__(self, write: Write, delay: float, calm: Wait, patience: float = PATIENCE) -> None:
         self._write = write
         self._delay = delay
         self._calm = calm
+        self._patience = patience
         self._waiting: dict[str, deque[_Waiting]] = {}  # by host, in the order in which it is their turn
         self._batch: Sequence[_Waiting] = ()
         self._is_closed = False
@@ -101,7 +105,7 @@ class ReportBatches:
             if not self._urgent.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._urgent.wait(), self._delay)
-            await self._calm()
+            await self._calm(self._patience)
             self._batch = self._next_batch()
             if not self._waiting:
                 self._some.clear()
@@ -152,7 +156,8 @@ class ReportLanes:
     """The lanes, each with a task of its own."""
 
     def __init__(self, write: Write, delay: float, calm: Wait) -> None:
-        self._heartbeats, self._others, self._bulk = (ReportBatches(write, delay, calm) for _ in range(3))
+        self._heartbeats = ReportBatches(write, delay, calm, HEARTBEAT_PATIENCE)
+        self._others, self._bulk = (ReportBatches(write, delay, calm) for _ in range(2))
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
