@@ -121,6 +121,25 @@ def test_an_agent_that_restarts_causes_no_failover(site: Site) -> None:
     assert site.active == active
 
 
+def test_a_host_that_becomes_a_standby_draws_no_traffic(site: Site) -> None:
+    """Its devices come up with the MAC that the active host's have: what the kernel sends by them, bridges would learn."""
+    lab, active = site.lab, site.active
+    host = site.others(active)[0]
+    (agent,) = lab.api.list("agent", host=host, agent_type="L3 agent")
+    path = f"/v2.0/agents/{agent['id']}/l3-routers"
+    with Pinging(lab, site.guests[active].name, MACHINE) as ping:
+        lab.api.request("DELETE", f"{path}/{site.router['id']}")
+        wait_until(lambda: host not in site.states, SOON, "the router stays")
+        wait_until_no_drift(lab, host)
+        lab.api.request("POST", path, {"router_id": site.router["id"]})
+        wait_until(lambda: site.states.get(host) == "standby", SOON, f"{host} is not a standby")
+        wait_until_no_drift(lab, host)
+        reported = len(ping.received) + 150  # three seconds: the kernel reports its groups twice within two
+        wait_until(lambda: len(ping.received) >= reported, SOON, "no answers")
+    assert ping.lost == 0
+    assert site.active == active
+
+
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 

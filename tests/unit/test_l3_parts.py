@@ -102,6 +102,20 @@ def _keepalived(wanted: Router) -> str:
     return render_keepalived(failover, OPTIONS, "/state/fifo")
 
 
+def test_a_standby_host_reports_no_groups_by_the_mac_of_the_router() -> None:
+    """The kernel does, without a link-local address from ::, as soon as a device is up; tables come before that."""
+    (found,) = (
+        rule
+        for table in rendered(router(ha=membership()), OPTIONS).namespace.tables
+        for chain in table.chains
+        if chain.hook is not None and chain.hook.hook == "output" and table.family == "ip6"
+        for rule in chain.rules
+    )
+    assert found == 'oifname != "ha-ffffffff-aa" ip6 saddr :: drop'
+    alone = rendered(router(), OPTIONS).namespace.tables
+    assert not [chain for table in alone for chain in table.chains if chain.name == "output_standby"]
+
+
 def test_with_ha_keepalived_sets_the_addresses() -> None:
     shared = router(ha=membership(), floating_ips=(floating(9, "10.0.1.9"),))
     namespace = rendered(shared, OPTIONS).namespace

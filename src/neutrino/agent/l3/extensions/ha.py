@@ -22,19 +22,30 @@ class HighAvailability(L3Extension):
         # that had them before may be lost, and is not to be waited for.
         quiet = (("addr_gen_mode", "1"), ("accept_dad", "0"))
         sysctls = {f"net/ipv6/conf/{each}/{key}": value for each in namespace.ports for key, value in quiet}
-        tables: tuple[Table, ...] = ()
+        tables = [_silence(name)]
         if namespace.options.ha_conntrackd_enabled:
             # By default a connection has events only if conntrackd ran when it began: the others' end would be missed.
             sysctls["net/netfilter/nf_conntrack_events"] = "1"
-            tables = (_messages(name, namespace.options.ha_conntrackd_group + namespace.router.ha.vr_id),)
+            tables.append(_messages(name, namespace.options.ha_conntrackd_group + namespace.router.ha.vr_id))
         return Contribution(
-            tables=tables,
+            tables=tuple(tables),
             devices=(render_device(name, port, namespace.options),),
             plugs=(render_plug(name, port, namespace.options),),
             host_addresses=tuple(address(name, each.prefixed, nodad=True) for each in port.addresses),
             sysctls=sysctls,
             device_prefixes=(HA,),
         )
+
+
+def _silence(name: str) -> Table:
+    """Drops what a device without an address sends by itself, but for the HA network's.
+
+    A device that comes up in a namespace that forwards IPv6 reports that it has joined the group of all routers (MLD),
+    without a link-local address from ::. From a host that becomes a standby such a report has the router's MAC, and all
+    bridges would send the router's traffic there until the active host announces itself again, 20 seconds later.
+    """
+    rule = f'oifname != "{name}" ip6 saddr :: drop'
+    return Table((Chain("output_standby", (rule,), Hook("filter", "output", _BEFORE_OTHERS)),), family="ip6")
 
 
 def _messages(name: str, port: int) -> Table:
