@@ -65,7 +65,8 @@ class Operator:
             **os.environ,
             "ANSIBLE_CONFIG": str(Path("deploy/ansible.cfg").absolute()),
             "ANSIBLE_HOME": str(self.work / "ansible"),
-            # Connections are kept in sockets by address, which another run on this machine has too: it would get our machines.
+            # Sockets of kept connections are named by address, which another run on this machine has too: it would get
+            # our machines.
             "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.work / "cp"),
             "ANSIBLE_NOCOLOR": "1",
             "PROFILE_TASKS_TASK_OUTPUT_LIMIT": "20",
