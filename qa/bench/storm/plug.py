@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from qa.bench.client import LoadError
 
 _SECONDS = 60.0
+_IDLE_SECONDS = 3.0  # the database ends connections that do not answer its echo requests, sent after five idle seconds
 _DATABASE = "Open_vSwitch"
 
 
@@ -18,13 +20,18 @@ class Plugger:
     """The clients of one host share it. `database` is the socket of the host's ovsdb-server."""
 
     def __init__(self, database: Path, bridge: str) -> None:
+        self._database = str(database)
         self._bridge = bridge
+        self._lock = threading.Lock()
+        self._connect()
+        self._ports: dict[str, str] = {}  # rows by device
+
+    def _connect(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(_SECONDS)
-        self._socket.connect(str(database))
-        self._lock = threading.Lock()
+        self._socket.connect(self._database)
         self._received = ""
-        self._ports: dict[str, str] = {}  # rows by device
+        self._used = time.monotonic()
 
     def close(self) -> None:
         self._socket.close()
@@ -53,9 +60,15 @@ class Plugger:
 
     def _transact(self, *operations: dict[str, Any]) -> list[dict[str, Any]]:
         with self._lock:
+            if (
+                time.monotonic() - self._used > _IDLE_SECONDS
+            ):  # nothing has answered meanwhile: a slow server may take long
+                self._socket.close()
+                self._connect()
             self._send({"method": "transact", "params": [_DATABASE, *operations], "id": 1})
             while (message := self._receive()).get("method") == "echo":
                 self._send({"id": message["id"], "result": message["params"], "error": None})
+            self._used = time.monotonic()
         failed = [each for each in message["result"] if each and "error" in each]
         if message.get("error") or failed:
             raise LoadError(f"OVSDB: {message.get('error') or failed}")
