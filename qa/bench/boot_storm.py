@@ -30,6 +30,7 @@ from qa.bench.machine import busy, machine
 from qa.bench.one_machine import lab_time, quiet, yield_to_clients
 from qa.bench.operations import HEADERS
 from qa.bench.report import Peer, Row, at, rows_table
+from qa.bench.signals import unwind_if_terminated
 from qa.bench.storm import neutron, nova
 from qa.bench.storm.clients import SECONDS, Storm, System, flow_counts, make_instances, pluggers
 from qa.bench.storm.nova import Events
@@ -183,4 +184,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    unwind_if_terminated()
     sys.exit(main())

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from qa.bench.machine import busy, machine
+from qa.bench.signals import unwind_if_terminated
 from qa.bench.workbench import progress
 from tests.support.lab import temporary_lab
 from tests.support.lab_control import Lab
@@ -160,4 +161,5 @@ def _median(millis: list[float]) -> str:
 
 
 if __name__ == "__main__":
+    unwind_if_terminated()
     sys.exit(main())

@@ -29,6 +29,7 @@ from neutrino.lab import faults
 from neutrino.lab.errors import LabError, wait_until
 from neutrino.model.objects import Object
 from qa.bench.processor import seconds
+from qa.bench.signals import unwind_if_terminated
 from qa.bench.streams import Stream
 from qa.bench.workbench import progress
 from tests.support.lab import PING_INTERVAL, Pinging, temporary_lab
@@ -419,4 +420,5 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    unwind_if_terminated()
     sys.exit(main(sys.argv[1:]))

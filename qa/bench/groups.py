@@ -38,6 +38,7 @@ from qa.bench.groups_report import markdown, missed
 from qa.bench.hosts_check import Expected, records_of
 from qa.bench.layout import tunneling_ip
 from qa.bench.machine import busy, machine
+from qa.bench.signals import unwind_if_terminated
 from qa.bench.timing import figures
 from qa.bench.wiring_host import HOST, INTEGRATION, BenchHost
 from qa.bench.workbench import identity, progress
@@ -328,4 +329,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    unwind_if_terminated()
     sys.exit(main())

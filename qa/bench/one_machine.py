@@ -29,6 +29,7 @@ from qa.bench import processor, server
 from qa.bench.client import Client, LoadError, Reply, Target
 from qa.bench.machine import busy, machine
 from qa.bench.operations import HEADERS
+from qa.bench.signals import unwind_if_terminated
 from qa.bench.timing import at_once
 from qa.bench.workbench import identity, progress
 from tests.support.lab import temporary_lab
@@ -236,4 +237,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    unwind_if_terminated()
     sys.exit(main())

@@ -24,6 +24,7 @@ from typing import Any
 from neutrino.lab.errors import wait_until
 from neutrino.model.objects import Object
 from qa.bench.machine import busy, machine
+from qa.bench.signals import unwind_if_terminated
 from qa.bench.timing import figures
 from qa.bench.workbench import progress
 from tests.support.lab import temporary_lab
@@ -239,4 +240,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    unwind_if_terminated()
     sys.exit(main())

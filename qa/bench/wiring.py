@@ -20,6 +20,7 @@ from typing import Any
 
 from qa.bench.client import LoadError
 from qa.bench.machine import busy, machine
+from qa.bench.signals import unwind_if_terminated
 from qa.bench.timing import figures
 from qa.bench.wiring_host import INTEGRATION, BenchHost
 from qa.bench.wiring_report import document, missed
@@ -182,4 +183,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    unwind_if_terminated()
     sys.exit(main())

@@ -26,6 +26,7 @@ from qa.bench.dataplane.report import NEUTRON, OURS
 from qa.bench.dataplane.switch import parse
 from qa.bench.dataplane.traffic import METRICS, Metric
 from qa.bench.machine import busy, machine
+from qa.bench.signals import unwind_if_terminated
 from qa.kernel.switch import KernelHost, kernel_hosts
 from tests.support.l2 import Cloud
 
@@ -139,4 +140,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    unwind_if_terminated()
     sys.exit(main(sys.argv[1:]))
