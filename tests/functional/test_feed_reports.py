@@ -16,6 +16,7 @@ from neutrino.model.agents import DATAPLANE, FEED_BEHIND, LAST_REPAIR, OVS, PROB
 from neutrino.model.objects import Object
 from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.main import Server
+from neutrino.server.ml2.ports.provisioning import Provisioning
 from tests.api.agents import set_clock, switch
 from tests.api.client import Api
 from tests.api.conftest import start
@@ -250,6 +251,42 @@ def test_dataplane_lag_and_problems_of_an_agent_are_shown_separately(
             set_clock(server, 1000)
             alive, stored = await asyncio.to_thread(shown)
             assert (alive, stored[DATAPLANE], stored[FEED_BEHIND]) == (False, "up", 0)
+
+    asyncio.run(test())
+
+
+def test_a_report_that_waits_does_not_hold_up_a_heartbeat(
+    server: Server, api: Api, address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The port's report is sent before, on the same connection, and is written and acknowledged in the end."""
+    port, credential = bound(api), Credentials(server.db).add("h1")
+    started, may = threading.Event(), threading.Event()
+    complete_all = Provisioning.complete_all
+
+    def waiting(self: Provisioning, *reports: Any) -> set[str]:
+        started.set()
+        assert may.wait(60)
+        return complete_all(self, *reports)
+
+    monkeypatch.setattr(Provisioning, "complete_all", waiting)
+
+    def shown() -> str:
+        return str(next(iter(api.all("/agents", {"host": "h1"})))["configurations"].get(DATAPLANE))
+
+    async def test() -> None:
+        async with serving(server, address), HostEnd(address, "h1", credential) as h1:
+            await h1.client.wait_synced()
+            try:
+                h1.client.port_up(port["id"], port["revision_number"])
+                await asyncio.to_thread(started.wait, 60)
+                h1.client.report([AgentState(OVS, "agent", "h1", "N/A", configurations={DATAPLANE: "new"})], None)
+                await until(lambda: h1.client.unacknowledged == 1, "the heartbeat's acknowledgement")
+                assert await asyncio.to_thread(shown) == "new"
+                assert api.show("port", port["id"])["status"] == "DOWN"
+            finally:
+                may.set()
+            await until(lambda: h1.client.unacknowledged == 0, "the port's acknowledgement")
+            assert api.show("port", port["id"])["status"] == "ACTIVE"
 
     asyncio.run(test())
 

@@ -63,22 +63,6 @@ def test_other_work_waits_for_a_bounded_time() -> None:
     run(test())
 
 
-def test_other_work_waits_in_the_beginning_of_a_storm_alone() -> None:
-    async def test() -> None:
-        turns = Turns(1, storm_seconds=0.01)
-        tasks = await started(turns, 3)
-        await turns.calm(seconds=3600)
-        await turns.calm(seconds=3600)  # at once: the storm goes on, but its time is over
-        turns.end()
-        await tasks[1]
-        turns.end()
-        await tasks[2]
-        await started(turns, 2)
-        await turns.calm(seconds=3600)  # of the next storm
-
-    run(test())
-
-
 def test_a_host_that_disconnects_while_it_waits_is_not_counted() -> None:
     async def test() -> None:
         turns = Turns(1)

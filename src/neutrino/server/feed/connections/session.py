@@ -28,6 +28,10 @@ LOG = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
 TURN_SECONDS = 2.0  # after which a host that reads slowly does not keep the next one from its comparison
 READING_SECONDS = 0.005  # of a frame, above which its host waits before the next one
+# Frames of a connection whose reports are not written yet: then the next one is not read. So a report that waits, as that
+# of a port while many hosts get their snapshots, does not hold up that the agents are alive. A large one is waited for.
+FRAMES_UNWRITTEN = 16
+LARGE_FRAME = 65536  # bytes
 MAX_LOGGED = 5  # refusals of one frame in the log
 MAX_QUOTED = 200  # characters of a host's message in our answer
 M = TypeVar("M", m.Hello, m.Have)
@@ -70,6 +74,8 @@ class HostSession:
         self._synced_position = 0  # of the last `synced`
         self._reported_lag = 0  # positions that the host had not applied at its last report
         self._queries: list[m.Query] = []  # to send
+        self._room = asyncio.Semaphore(FRAMES_UNWRITTEN)
+        self._writes: set[asyncio.Task[None]] = set()
         self.is_welcome = False  # `hello` was accepted
         self.on_welcome: Callable[[], object] = lambda: None
         self.on_refused: Callable[[str], object] = lambda reason: None
@@ -89,10 +95,6 @@ class HostSession:
                     await self._talk()
         except ConnectionClosed:
             pass
-        except (sa.exc.SQLAlchemyError, errors.ApiError) as error:
-            # Not acknowledged: the host sends its reports again in the next connection.
-            LOG.error("reports of host %s could not be written, closing its connection: %s", self.host, error)
-            await self._connection.close(1011, "the database cannot be reached")
         finally:
             self._end_turn()
             self._fanout.disconnect(self.pending)
@@ -200,7 +202,7 @@ class HostSession:
 
     async def _talk(self) -> None:
         sender = asyncio.create_task(self._send_frames())
-        sender.add_done_callback(self._sender_ended)
+        sender.add_done_callback(lambda ended: self._ended(ended, "sending"))
         try:
             async for data in self._connection:
                 await self._receive(data)
@@ -210,6 +212,7 @@ class HostSession:
             sender.cancel()
             with contextlib.suppress(asyncio.CancelledError, ConnectionClosed):
                 await sender
+            await asyncio.gather(*self._writes, return_exceptions=True)  # what the host sent last is written too
 
     # --- to the host ----------------------------------------------------------------------------------------------
 
@@ -232,12 +235,12 @@ class HostSession:
             if queries:
                 await self._send(queries)
 
-    def _sender_ended(self, sender: asyncio.Task[None]) -> None:
-        """The sender died: force the host to reconnect, or it would stay connected and never get a change again."""
-        error = None if sender.cancelled() else sender.exception()
+    def _ended(self, task: asyncio.Task[None], what: str) -> None:
+        """After a failure force the host to reconnect, or it would stay connected and lack what was not done."""
+        error = None if task.cancelled() else task.exception()
         if error is not None:
             if not isinstance(error, ConnectionClosed):
-                LOG.error("sending to host %s failed, closing its connection", self.host, exc_info=error)
+                LOG.error("%s failed for host %s, closing its connection", what, self.host, exc_info=error)
             self._connection.transport.abort()
 
     # --- from the host --------------------------------------------------------------------------------------------
@@ -286,16 +289,38 @@ class HostSession:
         return accepted, answers
 
     async def _receive(self, data: bytes | str) -> None:
-        """Write reports, and acknowledge each once it is written or refused."""
+        """Have the reports of a frame written, in the order of frames."""
         accepted, answers = await self._read(data)
-        if accepted:
-            refusals = await self._write(self.host, accepted)
-            for message, reason in zip(accepted, refusals, strict=True):
-                REPORTS.inc(str(message.__struct_config__.tag), "refused" if reason else "accepted")
-                answers += _answer(message.serial, reason)
-            self._log_refused([reason for reason in refusals if reason])
         if answers:
             await self._send(answers)
+        if accepted:
+            await self._room.acquire()
+            write = asyncio.create_task(self._write_frame(accepted))
+            self._writes.add(write)
+            write.add_done_callback(self._frame_written)
+            if len(data) > LARGE_FRAME:
+                await asyncio.wait([write])
+
+    async def _write_frame(self, accepted: Sequence[m.HostReport]) -> None:
+        """Write reports, and acknowledge each once it is written or refused."""
+        try:
+            refusals = await self._write(self.host, accepted)
+        except (sa.exc.SQLAlchemyError, errors.ApiError) as error:
+            # Not acknowledged: the host sends its reports again in the next connection.
+            LOG.error("reports of host %s could not be written, closing its connection: %s", self.host, error)
+            await self._connection.close(1011, "the database cannot be reached")
+            return
+        answers = list[m.Message]()
+        for message, reason in zip(accepted, refusals, strict=True):
+            REPORTS.inc(str(message.__struct_config__.tag), "refused" if reason else "accepted")
+            answers += _answer(message.serial, reason)
+        self._log_refused([reason for reason in refusals if reason])
+        await self._send(answers)
+
+    def _frame_written(self, write: asyncio.Task[None]) -> None:
+        self._writes.discard(write)
+        self._room.release()
+        self._ended(write, "writing reports")
 
     def _log_refused(self, reasons: Sequence[str]) -> None:
         """The first ones of a frame: a host must not fill the log."""

@@ -29,7 +29,7 @@ from neutrino.server import errors
 SHARE: Final = 100  # reports of one host in one write
 HOSTS_PER_BATCH: Final = 500
 # Seconds that a write waits at most while many hosts wait for their snapshots: agents of thousands must not look dead.
-PATIENCE: Final = 30.0
+PATIENCE: Final = 10.0
 HEARTBEAT_PATIENCE: Final = 0.5
 # Not the fault of one report: no report of the batch is acknowledged, and all its hosts reconnect and repeat theirs.
 UNREACHABLE = (errors.DatabaseUnreachable, errors.DatabaseNotWritable, sa.exc.OperationalError, sa.exc.InterfaceError)
