@@ -291,17 +291,17 @@ class HostSession:
     async def _receive(self, data: bytes | str) -> None:
         """Have the reports of a frame written, in the order of frames."""
         accepted, answers = await self._read(data)
-        if answers:
-            await self._send(answers)
         if accepted:
             await self._room.acquire()
-            write = asyncio.create_task(self._write_frame(accepted))
+            write = asyncio.create_task(self._write_frame(accepted, answers))
             self._writes.add(write)
             write.add_done_callback(self._frame_written)
             if len(data) > LARGE_FRAME:
                 await asyncio.wait([write])
+        elif answers:
+            await self._send(answers)
 
-    async def _write_frame(self, accepted: Sequence[m.HostReport]) -> None:
+    async def _write_frame(self, accepted: Sequence[m.HostReport], answers: list[m.Message]) -> None:
         """Write reports, and acknowledge each once it is written or refused."""
         try:
             refusals = await self._write(self.host, accepted)
@@ -310,7 +310,6 @@ class HostSession:
             LOG.error("reports of host %s could not be written, closing its connection: %s", self.host, error)
             await self._connection.close(1011, "the database cannot be reached")
             return
-        answers = list[m.Message]()
         for message, reason in zip(accepted, refusals, strict=True):
             REPORTS.inc(str(message.__struct_config__.tag), "refused" if reason else "accepted")
             answers += _answer(message.serial, reason)
