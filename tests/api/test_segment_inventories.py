@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from neutrino.features.segments.placement import SegmentReporter, SegmentReports, reporter_from_conf
-from neutrino.server.hosts.registry import AgentReport, AgentStatus
+from neutrino.model.agents import AgentStatus
+from neutrino.server.hosts.registry import AgentReport
 from neutrino.server.main import Server
 from neutrino.server.placement import PlacementResponse
 from tests.api.agents import switch

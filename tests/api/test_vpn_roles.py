@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from neutrino.model.objects import Object
 from tests.api.client import Api
-from tests.api.vpn import CONNECTIONS, GROUPS, IKE, IPSEC, SERVICES, Object, Site, site
+from tests.api.vpn import CONNECTIONS, GROUPS, IKE, IPSEC, SERVICES, Site, site
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from typing import Any
 import requests
 import yaml
 
+from neutrino.lab.keystone import REGION
 from neutrino.model import agents
 from neutrino.model.agents import AgentState
 from neutrino.model.objects import Object
@@ -26,7 +27,7 @@ from neutrino.server.db.session import Database
 from neutrino.server.hosts.registry import Registry
 from tests.conformance.reporting_hosts import reporting
 from tests.conformance.serve import until_interrupted
-from tests.support.keystone import REGION, Keystone
+from tests.support.keystone import Keystone
 from tests.support.neutrino import Neutrino, with_keystone
 
 HOSTS = ("compute1", "compute2")

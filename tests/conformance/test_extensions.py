@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from neutrino.model.objects import Object
 from tests.conformance.facts import CORE, aliases_of_lib, of_neutron
 from tests.conformance.neutron_facts import NEUTRON
 from tests.conformance.probes import PROBES
-from tests.conformance.probes.asking import Object, Shown, refused
+from tests.conformance.probes.asking import Shown, refused
 from tests.conformance.probes.samples import ALIASED, sample_objects
 from tests.conformance.server import LiveServer
 

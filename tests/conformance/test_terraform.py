@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from neutrino.model.objects import Object
 from tests.conformance.server import LiveServer
-from tests.conformance.terraform import FUNCTIONS, MANAGED, V2, Managed, Object, Provider
+from tests.conformance.terraform import FUNCTIONS, MANAGED, V2, Managed, Provider
 
 
 def shown_as(values: Object, found: Object) -> Object:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from neutrino.agent.l2.bridges import L2Options, plan_bridges, read_plugged
+from neutrino.agent.l2.bridges import plan_bridges, read_plugged
+from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.tunnels import plan_tunnels
 from neutrino.dataplane.ovsdb.api import (
     NO_CONTROLLER,

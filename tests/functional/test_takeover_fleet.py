@@ -16,15 +16,8 @@ from neutrino.server.db import tables as t
 from neutrino.server.db.session import Database
 from neutrino.server.hosts.queries import HostQueries
 from neutrino.server.hosts.registry import Registry
-from tests.functional.test_agent_guards import (
-    FEED,
-    GuardedAgent,
-    flows,
-    leave_neutron,
-    local_ip,
-    make_bridges,
-    run_command,
-)
+from tests.functional.test_agent_guards import FEED, GuardedAgent, flows, leave_neutron, local_ip, make_bridges
+from tests.support.agent import run_command
 from tests.support.neutrino import Neutrino
 from tests.support.neutron_flows import BRIDGES, COOKIE
 from tests.support.openvswitch import OpenVSwitch

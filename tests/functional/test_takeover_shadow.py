@@ -21,9 +21,8 @@ from tests.functional.test_agent_guards import (
     make_bridges,
     network_with_ports,
     plug,
-    run_command,
 )
-from tests.support.agent import Agent
+from tests.support.agent import Agent, run_command
 from tests.support.metrics import scrape
 from tests.support.neutrino import Caller, Neutrino, Settings
 from tests.support.openvswitch import OpenVSwitch

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from neutrino.model.objects import Object
 from tests.support.lab import log_sizes, logs_since, restricted_datapaths
 from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_kinds import LabKind, kind_of_module, unit_of_module
-from tests.support.routing_lab import Object, floating_ip
+from tests.support.routing_lab import floating_ip
 from tests.support.shared_labs import SharedLabs, lab_of_kind
 
 _SIZES = pytest.StashKey[dict[str, int]]()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.lab.api_client import Object
+from neutrino.model.objects import Object
 from tests.support.addresses import pool
 from tests.support.lab import wait_until
 from tests.support.lab_cleanup import cleaned

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.processes import is_alive
+from neutrino.model.objects import Object
 from tests.support.frr_peer import SOON, FrrPeer, frr_peer
 from tests.support.lab import address, open_group
 from tests.support.lab_control import Lab

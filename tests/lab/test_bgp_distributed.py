@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
+from neutrino.model.objects import Object
 from tests.support.dvr_lab import namespaces
 from tests.support.frr_peer import SOON, FrrPeer, frr_peer
 from tests.support.lab import address, open_group

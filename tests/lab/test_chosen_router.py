@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from neutrino.lab.api_client import ApiError, Object
+from neutrino.lab.api_client import ApiError
+from neutrino.model.objects import Object
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Spec, make_group, make_guests
 from tests.support.lab_trace import trace

@@ -9,8 +9,8 @@ from itertools import chain, islice
 
 import pytest
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
+from neutrino.model.objects import Object
 from tests.support.lab import restricted_datapaths, temporary_lab
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import arriving, honest, to_all

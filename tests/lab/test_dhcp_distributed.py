@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.lab.api_client import Object
+from neutrino.model.objects import Object
 from neutrino.model.roles import USUAL
 from tests.support.lab import address, open_group, wait_until
 from tests.support.lab_cleanup import cleaned

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
+from neutrino.model.objects import Object
 from tests.support.dvr_lab import agent_mode, gaps, namespaces, wait_for_nothing_of
 from tests.support.lab import Pinging, log_sizes, restricted_datapaths
 from tests.support.lab_cleanup import cleaned

@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
+from neutrino.model.objects import Object
 from tests.support.dvr_lab import gaps, in_snat, namespaces, wait_for_nothing_of
 from tests.support.lab import Pinging
 from tests.support.lab_control import Lab

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
+from neutrino.model.objects import Object
 from tests.support.firewall import (
     GRE,
     ICMP,

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from neutrino.lab.api_client import ApiError, Object
+from neutrino.lab.api_client import ApiError
 from neutrino.lab.errors import wait_until
+from neutrino.model.objects import Object
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import SOON, Guest, Spec, allow, make_group, make_guests, make_network
 from tests.support.lab_kinds import LabKind

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from neutrino.agent.l3.services.keepalived.render import FALL
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.faults import set_link
+from neutrino.model.objects import Object
 from tests.support.lab import Pinging
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests

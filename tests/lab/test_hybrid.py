@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.model.addresses import link_local
+from neutrino.model.objects import Object
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import EVERYBODY, advertises, arp_request, arriving, datagram, ends, routes
 from tests.support.lab_guests import (

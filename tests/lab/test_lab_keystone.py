@@ -19,8 +19,9 @@ from neutrino.lab import build
 from neutrino.lab.errors import LabError
 from neutrino.lab.hosts import processes
 from neutrino.lab.keystone import USERS, find_python
-from tests.support.lab import Lab, pings, temporary_lab
 from tests.support.lab import address as address_of
+from tests.support.lab import pings, temporary_lab
+from tests.support.lab_control import Lab
 
 Forbidden, Conflict = openstack.exceptions.ForbiddenException, openstack.exceptions.ConflictException
 

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 import pytest
 
 from neutrino.agent.l2.pipeline import DEAD_VLAN
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.namespaces import ip_batch, vm_network, write_sysctls
 from neutrino.lab.instances.addressing import apply_static
 from neutrino.lab.settings import vm_namespace
+from neutrino.model.objects import Object
 from tests.support.lab import Pinging
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import (

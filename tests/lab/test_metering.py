@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from neutrino.agent.l3.services.meters import FILE
-from neutrino.lab.api_client import Object
+from neutrino.model.objects import Object
 from tests.support.lab import wait_until
 from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab

@@ -13,12 +13,12 @@ import pytest
 from neutrino.agent.l2.extension_api import cookie_of
 from neutrino.agent.l2.pipeline import DEAD_VLAN
 from neutrino.dataplane.openflow.api import COOKIE, LEARNED_COOKIE
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.namespaces import in_host
 from neutrino.lab.instances import plug
 from neutrino.lab.instances.plug import Vm
 from neutrino.lab.settings import FABRIC
+from neutrino.model.objects import Object
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import EVERYBODY, Frame, FrameCapture, arriving, datagram, ends, honest, swallowed
 from tests.support.lab_guests import (

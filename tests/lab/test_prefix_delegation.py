@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from neutrino.agent.main import CACHE
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
+from neutrino.model.objects import Object
 from tests.support.delegation_lab import (
     Isp,
     asking,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.lab.api_client import Object
+from neutrino.model.objects import Object
 from tests.support.lab import wait_until
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests

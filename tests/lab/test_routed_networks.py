@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.hosts.namespaces import in_host, ip_batch, write_sysctls
 from neutrino.lab.settings import FABRIC
+from neutrino.model.objects import Object
 from tests.support.lab import address, open_group, pings, port, temporary_lab, wait_until
 from tests.support.lab_control import Lab, dhcp_options
 from tests.support.lab_dhcp import addresses, pid, servers

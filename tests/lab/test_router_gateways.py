@@ -13,11 +13,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.fabric import checksum_in_software
 from neutrino.lab.hosts.namespaces import ip_batch
 from neutrino.lab.settings import FABRIC
+from neutrino.model.objects import Object
 from tests.support.frr_peer import FrrBfd, frr_bfd
 from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab

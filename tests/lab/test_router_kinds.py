@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.lab.api_client import Object
+from neutrino.model.objects import Object
 from tests.support.lab_cleanup import cleaned
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, allow, make_group, make_guests

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from neutrino.lab.api_client import ApiError, Object
+from neutrino.lab.api_client import ApiError
 from neutrino.lab.errors import wait_until
+from neutrino.model.objects import Object
 from tests.support.lab import Pinging, log_sizes
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import EVERYTHING, Guest, Spec, make_group, make_guests

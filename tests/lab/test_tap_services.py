@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.settings import UNDERLAY
 from neutrino.lab.timing import scaled
+from neutrino.model.objects import Object
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import IPV4, UDP, FrameCapture, ethernet, ipv4, send, udp
 from tests.support.lab_guests import (

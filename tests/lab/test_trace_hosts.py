@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from neutrino.cli.main import main
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.lab import SERVER
+from neutrino.model.objects import Object
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import (
     EVERYTHING,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from neutrino.lab.api_client import Object
+from neutrino.model.objects import Object
 from tests.support.browser import Browser, Page
 from tests.support.lab import address, group, open_group
 from tests.support.lab_control import Lab

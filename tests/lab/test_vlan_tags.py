@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
+from neutrino.model.objects import Object
 from tests.support.lab_control import Lab
 from tests.support.lab_frames import EVERYBODY, Frame, arp_request, arriving, datagram, honest
 from tests.support.lab_guests import SOON, Guest, Spec, allow, make_group, make_guests, make_network

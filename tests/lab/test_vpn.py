@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from neutrino.dataplane.xfrm import has_esp
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import wait_until
 from neutrino.lab.hosts.processes import is_alive
+from neutrino.model.objects import Object
 from tests.support.lab import Pinging
 from tests.support.lab_control import Lab
 from tests.support.lab_trace import trace

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from neutrino.lab.api_client import Object
+from neutrino.model.objects import Object
 from tests.support.lab_control import Lab
 from tests.support.lab_trace import trace
 from tests.support.routing_lab import (

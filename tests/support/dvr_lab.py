@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from neutrino.lab.api_client import Object
 from neutrino.lab.errors import LabError, wait_until
+from neutrino.model.objects import Object
 from tests.support.lab import Pinging
 from tests.support.lab_control import Lab
 from tests.support.lab_guests import flows

@@ -17,6 +17,7 @@ from neutrino.features.address_group.collection import (
     AddressGroups,
 )
 from neutrino.features.address_group.feature import ADDRESS_GROUP
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.catalog import serve
 from neutrino.server.context import Context
@@ -26,18 +27,7 @@ from neutrino.server.quota.quotas import Quotas
 from neutrino.server.securitygroups.groups import SecurityGroups
 from neutrino.server.services import ResourcePlugin
 from tests.support.databases import prepared_sqlite
-from tests.support.security_groups import (
-    ALICE,
-    BOB,
-    Object,
-    at_once,
-    logged,
-    make_group,
-    make_plugin,
-    make_rule,
-    parsed,
-    share,
-)
+from tests.support.security_groups import ALICE, BOB, at_once, logged, make_group, make_plugin, make_rule, parsed, share
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from neutrino.agent.l2.desired import link_local
+from neutrino.model.addresses import link_local
 from neutrino.model.state import AddressPair
 from tests.fakes import packet
 from tests.support.l2 import OPEN, Cloud, mac, network, port

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.extensions.firewall import BASE, GROUP, FirewallGroups
+from neutrino.agent.l3.extensions.firewall import BASE, FirewallGroups
+from neutrino.agent.l3.firewall_log import GROUP
 from neutrino.agent.reply_mac import REPLY_MAC
 from neutrino.agent.runtime.role import ObjectStatus, StatusReports
 from neutrino.dataplane.nft.api import Table

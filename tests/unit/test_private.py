@@ -13,8 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino import daemon_files, private
-from neutrino.agent.dhcp.dnsmasq import Dnsmasq
-from neutrino.agent.dhcp.reconcile import FILE_MODE
+from neutrino.agent.dhcp.dnsmasq import FILE_MODE, Dnsmasq
 from neutrino.agent.runtime.own_state import own_state
 from neutrino.server.db import schema
 from neutrino.server.db.session import Database

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino.features.address_group.collection import AddressGroupNotFound
+from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.api.catalog import serve
 from neutrino.server.api.resources.security_group import SECURITY_GROUP, SECURITY_GROUP_RULE
@@ -25,7 +26,6 @@ from tests.support.security_groups import (
     ALICE,
     BOB,
     NOWHERE,
-    Object,
     at_once,
     counted,
     logged,

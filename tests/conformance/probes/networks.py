@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.conformance.probes.asking import Object, Probe, Shown, ids, refused
+from neutrino.model.objects import Object
+from tests.conformance.probes.asking import Probe, Shown, ids, refused
 from tests.conformance.server import LiveServer
 
 

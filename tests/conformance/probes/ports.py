@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.probes.asking import Object, Probe, Shown, bindings_of, created_port, refused
+from neutrino.model.objects import Object
+from tests.conformance.probes.asking import Probe, Shown, bindings_of, created_port, refused
 from tests.conformance.server import LiveServer
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from neutrino.model.agents import DHCP, AgentState
-from tests.conformance.probes.asking import Object, Shown, bindings_of, by_own_id
+from neutrino.model.objects import Object
+from tests.conformance.probes.asking import Shown, bindings_of, by_own_id
 from tests.conformance.server import LiveServer
 
 QOS_RULES: dict[str, Object] = {
