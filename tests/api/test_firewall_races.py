@@ -7,15 +7,26 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from neutrino.features.firewall.tables import group_ports
+from neutrino.server.db import tables as t
 from neutrino.server.main import Server
 from tests.api.agents import switch
 from tests.api.client import Api
-from tests.api.firewalls import instance, policy_with
+from tests.api.firewalls import instance, interface, policy_with
 from tests.api.l3 import inside
 from tests.api.races import before_next_transaction, before_next_write
+from tests.support.databases import DATABASES
 
 GROUPS, POLICIES, RULES = "/fwaas/firewall_groups", "/fwaas/firewall_policies", "/fwaas/firewall_rules"
+# How many transactions wait for a lock of another one. SQLite has one writer.
+WAITING = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    "mariadb": "SELECT count(*) FROM information_schema.innodb_trx x JOIN information_schema.processlist p"
+    " ON p.id = x.trx_mysql_thread_id WHERE p.db = database() AND x.trx_state = 'LOCK WAIT'",
+}
 Meanwhile = Callable[[Callable[[], object]], None]
 
 
@@ -42,6 +53,39 @@ def test_a_group_that_gets_a_port_is_not_deleted(api: Api, meanwhile: Meanwhile)
     port, group = instance(api)["id"], api.make("firewall_group")["id"]
     meanwhile(lambda: api.change("firewall_group", group, ports=[port]))
     api.delete(f"{GROUPS}/{group}").refused(409, "FirewallGroupInUse")
+
+
+@pytest.mark.parametrize("database", DATABASES[1:], indirect=True, scope="module")
+@pytest.mark.parametrize("delete", ["log", "interface"])
+def test_a_log_that_is_deleted_while_its_port_joins_another_group(
+    server: Server, database: str, api: Api, delete: str
+) -> None:
+    """The hosts of that group have got the log with it, or are about to: the deletion logs the group too."""
+    admin, port = api.as_admin(), interface(api)
+    router = admin.show("port", port)["device_id"]
+    api.make("firewall_group", ports=[port])
+    other = api.make("firewall_group")["id"]
+    log = admin.make("log", resource_type="firewall_group", target_id=port)["id"]
+
+    def end() -> None:
+        if delete == "log":
+            admin.delete(f"/log/logs/{log}").expect(204)
+        else:
+            admin.put(f"/routers/{router}/remove_router_interface", {"port_id": port}).expect(200)
+
+    changes = sa.select(t.changes.c.id).where(t.changes.c.kind == "firewall_group", t.changes.c.object_id == other)
+    ended = threading.Thread(target=end)
+    with server.db.transaction() as tx:
+        tx.execute(sa.delete(group_ports).where(group_ports.c.port_id == port))
+        tx.execute(sa.insert(group_ports), {"port_id": port, "firewall_group_id": other})
+        with server.db.read() as connection:
+            before = connection.execute(changes).all()
+            ended.start()
+            while ended.is_alive() and not connection.exec_driver_sql(WAITING[database]).scalar():
+                ended.join(0.2)  # MariaDB shows what it found last if it is asked within 0.1 s
+    ended.join()
+    with server.db.read() as connection:
+        assert len(connection.execute(changes).all()) > len(before)
 
 
 def test_a_rule_that_a_policy_gets_is_not_deleted(api: Api, meanwhile: Meanwhile) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from neutrino.features.log.feed import groups_of_logs
 from neutrino.server.db import tables as t
+from neutrino.server.feed.declarations import Changed
 from neutrino.server.main import Server
 from tests.api.client import Api
 from tests.api.conftest import start
@@ -172,6 +174,20 @@ def test_a_firewall_log_is_deleted_with_its_group_or_port(server: Server, api: A
     deleted = sa.select(t.changes.c.object_id).where(t.changes.c.kind == "log", t.changes.c.deleted)
     with server.db.read() as connection:
         assert {of_group["id"], of_port["id"]} <= set(connection.execute(deleted).scalars())
+
+
+@pytest.mark.every_database
+def test_a_group_that_is_created_while_a_log_of_its_project_is_deleted_is_read_again(
+    server: Server, api: Api, admin: Api
+) -> None:
+    """The deletion does not see it: its hosts might have got it with the log."""
+    group, log_id = api.make("firewall_group")["id"], firewall_log(admin)["id"]
+    elsewhere = firewall_log(admin, project_id="another")["id"]
+    for each in (log_id, elsewhere):
+        admin.delete(f"/log/logs/{each}").expect(204)
+    with server.db.read() as connection:
+        assert group in groups_of_logs(connection, Changed({"log": [log_id]}, {}))
+        assert groups_of_logs(connection, Changed({"log": [elsewhere]}, {})) == set()
 
 
 def test_without_firewalls_only_security_groups_are_logged(tmp_path: Path) -> None:

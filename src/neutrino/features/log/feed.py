@@ -35,6 +35,12 @@ _OF_GROUPS = (
     .order_by(logs.c.id)
 )
 _GROUPS = sa.select(firewall_groups.c.id).select_from(firewall_groups.join(logs, CONCERNS))
+# All groups of the projects of deleted logs: of a log itself, the change log has no more.
+_GROUPS_OF_PROJECTS = (
+    sa.select(firewall_groups.c.id)
+    .join(t.changes, t.changes.c.project_id == firewall_groups.c.project_id)
+    .where(t.changes.c.kind == "log", t.changes.c.deleted)
+)
 
 
 def read_logs(connection: Connection, ids: Ids) -> Iterator[tuple[str, PacketLog]]:
@@ -60,8 +66,13 @@ def read_group_logs(connection: Connection, group_ids: Ids) -> dict[str, dict[st
 
 
 def groups_of_logs(connection: Connection, changed: Changed) -> set[str]:
-    """The firewall groups that changed logs concern. Of a deleted log, its deletion names them."""
-    return read_ids(connection, _GROUPS, logs.c.id, changed.named("log"))
+    """The firewall groups that changed logs concern.
+
+    Of a deleted log, its deletion names them, except those of its project that were created at the same time.
+    """
+    ids = changed.named("log")
+    of_deleted = read_ids(connection, _GROUPS_OF_PROJECTS, t.changes.c.object_id, ids)
+    return of_deleted | read_ids(connection, _GROUPS, logs.c.id, ids)
 
 
 FEED = Feed(

@@ -6,7 +6,7 @@ A log is deleted with its group or port, in the same transaction. Foreign keys w
 of a deleted log from the change log, so it is deleted explicitly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -95,8 +95,8 @@ class Logs(Collection):
         if after is not None and before is None:  # as the API shows it
             groups = [after.pop(name) for name in _GROUP_COLUMNS.values()]
             after["resource_id"] = next(filter(None, groups), None)
-        if before is not None and after is None:
-            _changes_firewall_groups(tx, logs.c.id == before["id"])
+        if before is not None and after is None and before["resource_type"] == FIREWALL_GROUP:
+            _changes_firewall_groups(tx, logs.c.id == before["id"], filter(None, [before["target_id"]]))
 
 
 class LoggableResources:
@@ -180,16 +180,26 @@ def delete_of_port(tx: Transaction, port_id: str) -> None:
 
 
 def _delete(tx: Transaction, condition: sa.ColumnElement[bool]) -> None:
-    rows = tx.execute(sa.select(logs.c.id, logs.c.project_id, logs.c.resource_type).where(condition)).all()
-    if any(row.resource_type == FIREWALL_GROUP for row in rows):
-        _changes_firewall_groups(tx, condition)
+    columns = (logs.c.id, logs.c.project_id, logs.c.resource_type, logs.c.target_id)
+    rows = tx.execute(sa.select(*columns).where(condition)).all()
+    of_firewalls = [row for row in rows if row.resource_type == FIREWALL_GROUP]
+    if of_firewalls:
+        _changes_firewall_groups(tx, condition, {row.target_id for row in of_firewalls if row.target_id is not None})
     tx.write(sa.delete(logs).where(condition))
     for row in rows:
         tx.log(logs, {"id": row.id, "project_id": row.project_id}, deleted=True)
 
 
-def _changes_firewall_groups(tx: Transaction, condition: sa.ColumnElement[bool]) -> None:
-    """Log the firewall groups that have these logs as a part: once the logs are deleted, they cannot be found."""
+def _changes_firewall_groups(tx: Transaction, condition: sa.ColumnElement[bool], ports: Iterable[str]) -> None:
+    """Log the firewall groups that have these logs as a part: once the logs are deleted, they cannot be found.
+
+    `ports`: those that the logs are for. A port may join another group at the same time, whose hosts would keep the log.
+    That transaction locks the port's row by its foreign key: it is waited for here, and its group found, or it waits, and
+    the group is read without the log. Groups that are created meanwhile are found by the feed (`feed.groups_of_logs`).
+    """
+    if locked := sorted(ports):
+        tx.execute(sa.select(t.ports.c.id).where(t.ports.c.id.in_(locked)).order_by(t.ports.c.id).with_for_update())
+        tx.exclude_other_nodes(t.ports.c.status, locked)
     concerned = sa.select(firewall_groups.c.id).select_from(firewall_groups.join(logs, CONCERNS)).where(condition)
     for group_id in tx.execute(concerned).scalars():
         tx.record("firewall_group", group_id)
