@@ -249,19 +249,21 @@ def test_the_credential_is_not_logged_at_debug(tmp_path: Path, caplog: pytest.Lo
 
 
 def test_an_agent_that_starts_before_its_server_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    client = FeedClient(ClientOptions(Address(path=str(tmp_path / "none")), "h1", "x", first_delay=0.01))
+    servers = [Address(path=str(tmp_path / name)) for name in ("none", "neither")]
+    client = FeedClient(ClientOptions(servers[0], "h1", "x", others=(servers[1],), first_delay=0.01))
+    caplog.set_level(logging.DEBUG, logger="neutrino")
 
     async def test() -> None:
         running = asyncio.create_task(client.run())
-        await until(lambda: client._failures > 2, "some attempts")
+        await until(lambda: client._failures > 5, "some attempts")
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
 
     asyncio.run(test())
     levels = [r.levelname for r in caplog.records if "no connection to the server" in r.message]
-    assert levels[0] == "WARNING"
-    assert "WARNING" not in levels[1:]
+    assert levels[:2] == ["WARNING", "INFO"]  # each server's reason is logged once
+    assert {*levels[2:]} == {"DEBUG"}
     assert not client.is_synced
 
 

@@ -153,7 +153,7 @@ class FeedClient:
         self._retry = asyncio.Event()
         self._stopping = False
         self._failures = 0
-        self._refusal = ""  # the last one that was logged
+        self._logged: dict[Address, str] = {}  # the last failure of each server, since the last `synced`
         self._addresses = (options.address, *options.others)
         self._attempt = 0
         self._uses_sums = False  # the last server understands them
@@ -236,7 +236,7 @@ class FeedClient:
         (self._offered or self.state).apply(message)
         if not isinstance(message, m.Synced):
             return
-        self._failures, self._refusal = 0, ""
+        self._failures, self._logged = 0, {}
         if self._offered is None:
             self._complete()
         elif self._on_offer is not None:
@@ -377,13 +377,17 @@ class FeedClient:
         given = self._options.credential
         name = f"{given}, which is read again at each attempt" if isinstance(given, CredentialFile) else "a credential"
         text = f"the server at {self._address} refuses host {self._options.host} ({reason}) with {name}"
-        log = LOG.info if text == self._refusal else LOG.warning
-        log("%s: keeping the current state and retrying", text)
-        self._refusal = text
+        self._log_failure(logging.WARNING, text)
 
     def _log_lost(self, reason: str) -> None:
-        log = LOG.info if self._failures else LOG.warning  # a warning once per outage
-        log("no connection to the server at %s (%s): keeping the current state and retrying", self._address, reason)
+        level = logging.INFO if self._failures else logging.WARNING  # a warning once per outage
+        self._log_failure(level, f"no connection to the server at {self._address} ({reason})")
+
+    def _log_failure(self, level: int, text: str) -> None:
+        """The same one as before is for DEBUG: an agent may be without its server for days."""
+        is_repeated = self._logged.get(self._address) == text
+        LOG.log(logging.DEBUG if is_repeated else level, "%s: keeping the current state and retrying", text)
+        self._logged[self._address] = text
 
     async def _connect(self) -> ClientConnection:
         options, address = self._options, self._address
