@@ -16,6 +16,7 @@ from neutrino.metrics.listener import options as metrics_options
 from neutrino.server import features, tls
 from neutrino.server.api.resources.port import MAX_ADDRESS_PAIRS
 from neutrino.server.api.resources.subnet import MAX_HOST_ROUTES, MAX_NAMESERVERS
+from neutrino.server.client_address import trusted_proxies
 from neutrino.server.db.session import FAILOVER_SECONDS, Database
 from neutrino.server.filters import read_filters
 from neutrino.server.ui import config as ui
@@ -283,7 +284,13 @@ CORE: dict[str | None, Sequence[cfg.Opt]] = {
         cfg.BoolOpt(
             "enable_proxy_headers_parsing",
             default=False,
-            help="Use the headers that a proxy adds (Forwarded, X-Forwarded-*) for links and the address of the client.",
+            help="Use the headers that a proxy adds (Forwarded, X-Forwarded-*): for links, and of trusted_proxies for the "
+            "address of the client.",
+        ),
+        cfg.ListOpt(
+            "trusted_proxies",
+            default=["127.0.0.0/8", "::1"],
+            help="Addresses or networks of proxies whose X-Forwarded-For gives the address of the client.",
         ),
     ],
     "ml2": [
@@ -447,6 +454,7 @@ def check_values(conf: Configuration) -> None:
             getattr(conf[group] if group else conf, option.dest)
     metrics_address(conf)
     read_filters(conf)
+    trusted_proxies(conf)
 
 
 def metrics_directory(conf: cfg.ConfigOpts) -> Path:

@@ -15,6 +15,7 @@ from oslo_config import cfg
 from neutrino.configuration.findings import is_configured
 from neutrino.configuration.options import Configuration
 from neutrino.server import config
+from neutrino.server.client_address import client_address
 from neutrino.server.filters import applied, read_filters
 from neutrino.server.requests import Headers, observed
 from neutrino.server.ui import app as ui
@@ -46,7 +47,7 @@ def wrap(app: WSGIApplication, conf: Configuration) -> WSGIApplication:
     if page is not None:
         # Outside the guard: a link of another site may lead to the page, which has no data of its own.
         inner = _below(ui.PREFIX, _behind_proxy(page, conf), inner)
-    inner = observed(inner, conf.log_requests, conf.oslo_middleware.enable_proxy_headers_parsing)
+    inner = observed(inner, conf.log_requests, client_address(conf))
     if _origins(conf):
         from oslo_middleware.cors import CORS as Cors
 

@@ -4,7 +4,6 @@ Same headers as oslo.middleware's request ids, whose class uses webob: parsing a
 a fifth of the time to show a port.
 """
 
-import ipaddress
 import logging
 import re
 import time
@@ -16,6 +15,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from neutrino import request_ids
 from neutrino.metrics.catalog import REQUESTS
+from neutrino.server.client_address import ClientAddress, peer
 
 LOG = logging.getLogger(__name__)
 # Names of oslo.middleware, which is not imported for them: it loads webob and jinja2.
@@ -28,7 +28,6 @@ Headers = Sequence[Header]
 Failure = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]  # of WSGI
 RESOURCE: Final = "neutrino.resource"  # in the environment: what a request is about, once its route is known
 CLIENT: Final = "neutrino.client"  # in the environment: address of the client, which it cannot choose itself
-FORWARDED_FOR: Final = "HTTP_X_FORWARDED_FOR"
 OTHER: Final = "other"
 METHODS: Final = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -37,10 +36,10 @@ _SECRET: Final = re.compile(r"((?:^|&)psk=)[^&]*")  # lists can be filtered by p
 ALL, WRITES, NONE = "all", "writes", "none"  # of log_requests
 
 
-def observed(app: WSGIApplication, log_requests: str, behind_proxy: bool = False) -> WSGIApplication:
+def observed(app: WSGIApplication, log_requests: str, address: ClientAddress = peer) -> WSGIApplication:
     """The application with a request id for every request, in the environment, the answer and the log lines.
 
-    `behind_proxy`: the client's address is the one that the proxy has added to X-Forwarded-For.
+    `address`: how the client's address is found.
     """
     callers = "HTTP_" + ID_HEADER.upper().replace("-", "_")
     no_caller = request_ids.CALLER.get()
@@ -49,7 +48,7 @@ def observed(app: WSGIApplication, log_requests: str, behind_proxy: bool = False
         began = time.perf_counter()
         name = f"req-{uuid.uuid4()}"
         environ[ID_VARIABLE] = name
-        environ[CLIENT] = _client(environ, behind_proxy)
+        environ[CLIENT] = address(environ)
         if CALLER_ID.match(environ.get(callers, "")):
             environ[CALLER_ID_VARIABLE] = environ[callers]
         answered = "500"  # if the application raises
@@ -75,22 +74,6 @@ def observed(app: WSGIApplication, log_requests: str, behind_proxy: bool = False
             request_ids.CURRENT.reset(token)
 
     return handle
-
-
-def _client(environ: WSGIEnvironment, behind_proxy: bool) -> str:
-    """The peer of the connection, or the last address of X-Forwarded-For: the nearest proxy wrote it, the client the rest.
-
-    Not REMOTE_ADDR after oslo's proxy middleware, which prefers the first address of Forwarded: clients choose that one.
-    """
-    peer = str(environ.get("REMOTE_ADDR") or "-")
-    if not behind_proxy:
-        return peer
-    last = environ.get(FORWARDED_FOR, "").rpartition(",")[2].strip()
-    try:
-        # A zone ("fe80::1%…") could be any text.
-        return peer if "%" in last else str(ipaddress.ip_address(last))
-    except ValueError:
-        return peer
 
 
 def _is_logged(log_requests: str, method: str, status: str) -> bool:

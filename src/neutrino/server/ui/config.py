@@ -10,7 +10,7 @@ OPTIONS = [
         default=10,
         min=1,
         help="Failed logins that an address may make through the page within login_period, in each worker. Behind a proxy "
-        "without [oslo_middleware] enable_proxy_headers_parsing, all users share one address: that of the proxy.",
+        "that is not one of [oslo_middleware] trusted_proxies, all users share one address: that of the proxy.",
     ),
     cfg.IntOpt("login_period", default=60, min=1, help="Seconds for which a failed login counts."),
 ]
