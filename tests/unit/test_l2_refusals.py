@@ -10,8 +10,16 @@ import pytest
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.extensions.firewall_groups import FirewallGroups
 from neutrino.agent.l2.pipeline import TRANSIENT, extension_tables, ingress_tables
-from neutrino.agent.l2.refusals import AT_ONCE, PER_SECOND, answer, refuse
-from neutrino.agent.runtime.bucket import Bucket
+from neutrino.agent.l2.refusals import (
+    AT_ONCE,
+    PER_SECOND,
+    PORT_AT_ONCE,
+    answer,
+    answers,
+    refuse,
+    rejecting_port,
+)
+from neutrino.agent.runtime.bucket import MAX_SHARES
 from neutrino.dataplane.protocols.packet_in import PacketIn, PacketOut
 
 SENDER, TARGET = bytes.fromhex("fa163e000001"), bytes.fromhex("fa163e000002")
@@ -179,9 +187,26 @@ def test_where_answers_go() -> None:
     assert refuse(PacketIn(1, 100, 3, data, {5: 9}), alone) == PacketOut(9, sent, TRANSIENT.number)
 
 
-def test_a_host_answers_so_many_in_a_second() -> None:
+def test_a_host_answers_so_many_in_a_second_and_each_port_has_a_share_besides() -> None:
     now = [100.0]
-    bucket = Bucket(lambda: now[0], PER_SECOND, AT_ONCE)
-    assert [bucket.take() for _ in range(int(AT_ONCE) + 5)] == [True] * int(AT_ONCE) + [False] * 5
+    limit = answers(lambda: now[0])
+    first = int(AT_ONCE + PORT_AT_ONCE)
+    assert [limit.take(3) for _ in range(first + 5)] == [True] * first + [False] * 5
+    own = int(PORT_AT_ONCE)
+    assert [limit.take(9) for _ in range(own + 2)] == [True] * own + [False] * 2, "what port 3 has used up is not all"
     now[0] += 10 / PER_SECOND + 1e-9
-    assert [bucket.take() for _ in range(12)] == [True] * 10 + [False] * 2
+    assert [limit.take(3) for _ in range(12)] == [True] * 10 + [False] * 2
+
+
+def test_shares_of_ports_that_are_gone_are_forgotten() -> None:
+    now = [100.0]
+    limit = answers(lambda: now[0])
+    for port in range(2 * MAX_SHARES):
+        limit.take(port)
+        now[0] += 1
+    assert len(limit._shares) <= MAX_SHARES
+
+
+def test_the_port_that_rejects_is_the_sender_or_the_one_that_a_packet_is_for() -> None:
+    assert rejecting_port(PacketIn(1, 50, 3, b"", {5: 9})) == 3
+    assert rejecting_port(PacketIn(1, 100, 3, b"", {5: 9})) == 9

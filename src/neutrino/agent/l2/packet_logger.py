@@ -17,9 +17,8 @@ from neutrino.agent.l2.desired import Desired
 from neutrino.agent.l2.logged_packets import LoggedPorts
 from neutrino.agent.l2.packets import logs_by_port
 from neutrino.agent.l2.pipeline import EXTENSION_TABLES, INGRESS_TABLES, TRANSIENT
-from neutrino.agent.l2.refusals import AT_ONCE, PER_SECOND, refuse
+from neutrino.agent.l2.refusals import answers, refuse, rejecting_port
 from neutrino.agent.network_log import NETWORK_LOG, network_log
-from neutrino.agent.runtime.bucket import Bucket
 from neutrino.dataplane.protocols.nflog import LoggedPacket, Nflog
 from neutrino.dataplane.protocols.packet_in import Channel, PacketIn, PacketIns, RejectedMessage
 
@@ -41,7 +40,7 @@ class PacketLogger:
         self._output = logging.getLogger(NETWORK_LOG)
         self._ports: tuple[Desired | None, LoggedPorts | None] = (None, None)
         self._needs_bridged = asyncio.Event()
-        self._answers = Bucket(time.monotonic, PER_SECOND, AT_ONCE)
+        self._answers = answers(time.monotonic)
 
     def applied(self, desired: Desired | None) -> None:
         """After each reconciliation."""
@@ -85,7 +84,7 @@ class PacketLogger:
                     self._write(desired(), partial(LoggedPorts.lines, copied=copied))
 
     def _refuse(self, desired: Desired | None, channel: Channel, copied: PacketIn) -> None:
-        if desired is None or not self._answers.take():
+        if desired is None or not self._answers.take(rejecting_port(copied)):
             return
         try:
             answered = refuse(copied, desired.options)

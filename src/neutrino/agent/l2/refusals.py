@@ -15,16 +15,21 @@ not of one machine. Ethernet addresses that are not of one machine are not answe
 """
 
 import struct
+from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
 from neutrino.agent.l2.desired import L2Options
 from neutrino.agent.l2.packets import FIREWALL_GROUPS
+from neutrino.agent.l2.pipeline import EXTENSION_TABLES
+from neutrino.agent.runtime.bucket import Bucket, SharedBucket
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6, TCP
 from neutrino.dataplane.protocols.packet_in import PacketIn, PacketOut
 
 RECEIVER = 5  # the register with the port that a packet is for: REG_PORT
-PER_SECOND, AT_ONCE = 1000.0, 200.0  # answers of a host, whatever its groups' meters let through
+# Answers of a host, whatever its groups' meters let through, and besides those of each port, whatever others have rejected.
+PER_SECOND, AT_ONCE = 1000.0, 200.0
+PORT_PER_SECOND, PORT_AT_ONCE = 10.0, 10.0
 _ETHERNET, _VLAN, _IPV4, _IPV6 = 14, 0x8100, 0x0800, 0x86DD
 _QUOTED = 548  # bytes of the packet in an error: it fits into any packet
 _TTL = 64
@@ -44,6 +49,16 @@ class _Ip(NamedTuple):
     payload: bytes  # after all headers of IP; its end may be missing
     length: int  # of the payload, as the header says
     data: bytes  # all that there is of the packet
+
+
+def answers(clock: Callable[[], float]) -> SharedBucket:
+    """Limits the answers, by ports of the switch (`rejecting_port`)."""
+    return SharedBucket(Bucket(clock, PER_SECOND, AT_ONCE), lambda: Bucket(clock, PORT_PER_SECOND, PORT_AT_ONCE))
+
+
+def rejecting_port(copied: PacketIn) -> int:
+    """The port whose group has rejected a packet: its sender, or the one that it is for."""
+    return copied.in_port if copied.table in EXTENSION_TABLES else copied.registers.get(RECEIVER, 0)
 
 
 def refuse(copied: PacketIn, options: L2Options) -> PacketOut | None:
