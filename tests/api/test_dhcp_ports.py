@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 from neutrino.model.agents import DHCP, OVS, AgentState
 from neutrino.model.dhcp import device_id
 from neutrino.server.dhcp.ports import DhcpPorts
+from neutrino.server.ipam import allocation
 from neutrino.server.main import Server
 from neutrino.server.ml2.subnets import DhcpChange
 from neutrino.server.scheduling.scheduler import PlacementChange
@@ -274,6 +276,22 @@ def test_an_address_taken_by_a_concurrent_request_is_no_error(fresh: Fresh, monk
     assert chosen == []
     (port,) = dhcp_ports(api, network)
     assert port["fixed_ips"][0]["ip_address"] != taken[0]["ip_address"]
+
+
+def test_the_address_of_a_new_port_is_looked_up_once(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, api = fresh
+    serve(server, "h1")
+    network, looked_up = api.network(), list[str]()
+    read = allocation._read_allocated
+
+    def noted(connection: sa.Connection, subnet_id: str, addresses: Sequence[str]) -> Iterable[str]:
+        looked_up.extend(addresses)
+        return read(connection, subnet_id, addresses)
+
+    monkeypatch.setattr(allocation, "_read_allocated", noted)
+    api.subnet(network, "10.0.0.0/24")
+    (port,) = dhcp_ports(api, network)
+    assert looked_up.count(port["fixed_ips"][0]["ip_address"]) == 1
 
 
 @pytest.mark.every_database

@@ -196,7 +196,8 @@ class DhcpPorts:
         """A new port, unless it would have no address on any subnet."""
         network, bare = served.network, host in served.without_address
         automatic = [{"subnet_id": s["id"]} for s in served.subnets_of(host) if is_auto_address(s) and not bare]
-        fixed_ips = [*self._addresses(connection, served, host), *automatic]
+        chosen = self._addresses(connection, served, host)
+        fixed_ips = [*chosen, *automatic]
         if not fixed_ips and not bare:
             return None
         values = {
@@ -205,7 +206,7 @@ class DhcpPorts:
             "fixed_ips": fixed_ips,
         }
         try:
-            return self.ports.prepare_create(connection, values, network, served.subnets)
+            return self.ports.prepare_create(connection, values, network, served.subnets, free=chosen)
         except (errors.IpAddressAlreadyAllocated, errors.MacAddressInUse):
             raise Stale from None  # another request took the chosen address meanwhile: choose again
 

@@ -57,6 +57,7 @@ class Allocator:
 
     connection: Connection
     blind: bool = False  # guess in large pools without a lookup; a collision shows when the row is inserted
+    free: Sequence[FixedIp] = ()  # found free already, and then not looked up again
     _chosen: set[tuple[str, str]] = field(default_factory=set, init=False)
 
     def for_new_port(
@@ -154,7 +155,8 @@ class Allocator:
             if address is None:
                 continue
             fixed = {"subnet_id": subnet["id"], "ip_address": address}
-            if wanted.ip_address and fixed not in owned and self._allocated(subnet["id"], [address]):
+            is_asked_for = wanted.ip_address is not None and fixed not in owned and fixed not in self.free
+            if is_asked_for and self._allocated(subnet["id"], [address]):
                 raise errors.IpAddressAlreadyAllocated(ip=address, subnet_id=subnet["id"])
             self._chosen.add((subnet["id"], address))
             return fixed

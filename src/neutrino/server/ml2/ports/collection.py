@@ -244,13 +244,15 @@ class Ports:
         network: Object,
         subnets: Sequence[Object],
         limits: Mapping[str, int] = NO_LIMITS,
+        free: Sequence[Object] = (),
     ) -> PendingWrite:
         """A port of a service, as a part of a larger write: without security groups.
 
         `subnets` are the network's as they will be after that write. `limits`: the quota of its project, where it has one.
+        `free`: those of its addresses that were just found free.
         """
         own = {**values, "security_groups": []}
-        allocator = Allocator(connection, blind=not self.db.is_repeated)
+        allocator = Allocator(connection, blind=not self.db.is_repeated, free=free)
         made = [self._decide(connection, admin_context(), own, network, subnets, allocator, is_service=True)]
         context = DriverContext("create", "port", made[0][0], network=network)
         return PendingWrite(context, lambda tx: self._insert(tx, made, limits, {network["id"]: subnets}))
