@@ -80,7 +80,9 @@ class LeanHost(asyncio.Protocol):
         )
         cursor = m.Cursor("", self._position)
         sums = self.state.sums() if self.state else None
-        hello = m.Hello(host=options.host, version=m.VERSION, roles=options.roles, cursor=cursor, sums=sums)
+        hello = m.Hello(
+            host=options.host, version=m.VERSION, roles=options.roles, cursor=cursor, sums=sums, accepts=(m.ZLIB,)
+        )
         self._write(frames.frame(_encode([hello])))
         pinging = asyncio.create_task(self._ping())
         try:
@@ -146,7 +148,7 @@ class LeanHost(asyncio.Protocol):
     def _take_frame(self, payload: bytes) -> None:
         block = self._tables.block(payload)
         if block is None or not self.state.put_block(block):
-            for message in s.decode(payload):
+            for message in s.decode_frame(payload):
                 self.messages += 1
                 if type(message) is s.Put and message.kind == s.ENTRIES:  # nearly all
                     if self.state.put(message):

@@ -17,6 +17,7 @@ from itertools import compress
 import msgspec
 
 from neutrino.feed.digests import total
+from neutrino.feed.messages import expanded, is_compressed
 
 ENTRIES, PEERS, MEMBERS = "forwarding", "host", "group_members"
 LARGE = 16 * 1024  # bytes of a frame that is worth a look whether it is known
@@ -82,7 +83,11 @@ class Query(msgspec.Struct, tag_field="type", tag="query"):
 
 
 ServerMessage = Put | Gone | Members | Entries | Synced | Welcome | Refused | Ack | Problem | Query
-decode = msgspec.json.Decoder(list[ServerMessage]).decode
+_decoder = msgspec.json.Decoder(list[ServerMessage])
+
+
+def decode_frame(data: bytes) -> list[ServerMessage]:
+    return _decoder.decode(expanded(data) if is_compressed(data) else data)
 
 
 class Table:
@@ -130,14 +135,14 @@ class Tables(dict[str, Table]):
 
     def block(self, frame: bytes) -> Block | None:
         """The objects of a frame that another host has received too; None if it is new, or has other messages."""
-        if self.times_puts or len(frame) < LARGE:
+        if self.times_puts or (len(frame) < LARGE and not is_compressed(frame)):
             return None
         block = self._blocks.get(frame)
         if block is None:
             if (number := hash(frame)) not in self._seen:
                 self._seen.add(number)
                 return None
-            block = self._blocks[frame] = self._made(decode(frame))
+            block = self._blocks[frame] = self._made(decode_frame(frame))
         return block or None
 
     def _made(self, messages: Iterable[ServerMessage]) -> Block:

@@ -127,6 +127,32 @@ def test_silent_hosts_do_not_keep_others_from_their_turn(
     run(test())
 
 
+def test_compressed_frames_are_for_hosts_that_accept_them(
+    server: Server, keys: dict[str, str], address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent's client does; one of an earlier release gets the same objects in plain frames."""
+    monkeypatch.setattr("neutrino.server.feed.composed.LEAST_COMPRESSED", 1)
+    monkeypatch.setattr("neutrino.server.feed.composed.FRAME_BYTES", 500)
+
+    async def test() -> None:
+        async with serving(server, address) as feed:
+            feed.fanout.apply(cloud())
+            async with HostEnd(address, "h1", keys["h1"]) as host:
+                await host.client.wait_synced()
+                objects = host.client.state.objects
+                assert (len(objects["host"]), len(objects["forwarding"])) == (len(NAMES) - 1, len(NAMES) - 1)
+            got = list[set[tuple[str, bytes]]]()
+            for accepts in ((), ("later",), (m.ZLIB, "later")):
+                async with Raw(address, "h1", keys["h1"]) as raw:
+                    await raw.send(m.Hello(host="h1", accepts=accepts))
+                    messages = await raw.receive_until_synced()
+                    got.append({(each.kind, bytes(each.object)) for each in messages if isinstance(each, m.Put)})
+                    assert (raw.binary > 0) == (m.ZLIB in accepts)
+            assert got[0] == got[1] == got[2]
+
+    run(test())
+
+
 def test_a_host_resumes_by_sums(server: Server, keys: dict[str, str], address: Address) -> None:
     """One digest per kind where nothing changed; of the kinds that differ, all digests are asked for."""
 
@@ -189,6 +215,7 @@ def test_a_client_uses_sums_only_with_servers_that_know_them(
                 await again()
                 await until(lambda: len(hellos) == 4 and host.client.is_synced, "all digests")
                 assert [hello.sums is not None for hello in hellos] == [False, True, True, False]
+                assert {hello.accepts for hello in hellos} == {(m.ZLIB,)}
                 assert "p-h5" not in host.client.state.objects["forwarding"]
 
     run(test())

@@ -17,6 +17,7 @@ class Raw:
         self._address = address
         self._headers = {HOST_HEADER: host, "Authorization": f"Bearer {credential}"}
         self._connection: ClientConnection | None = None
+        self.binary = 0  # number of binary messages received
 
     async def __aenter__(self) -> Self:
         how: dict[str, Any] = {"compression": None, "max_queue": 1, "close_timeout": 0.2, "proxy": None}
@@ -48,7 +49,9 @@ class Raw:
     async def receive(self) -> list[Any]:
         assert self._connection is not None
         async with asyncio.timeout(10):
-            return read_from_server(await self._connection.recv())
+            data = await self._connection.recv()
+        self.binary += isinstance(data, bytes)
+        return read_from_server(data)
 
     async def receive_until_synced(self) -> list[Any]:
         out: list[Any] = []

@@ -62,7 +62,7 @@ def entry(key: str, network: str = "n1", host: str = "h1") -> Item:
 
 
 def take(state: s.LeanState, *messages: bytes) -> None:
-    for message in s.decode(m.frame(messages)):
+    for message in s.decode_frame(m.frame(messages)):
         match message:
             case s.Put():
                 state.put(message)

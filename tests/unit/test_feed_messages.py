@@ -58,6 +58,33 @@ def test_messages_survive_encoding(
     assert read(m.frame(map(m.encode_one, messages)).decode()) == messages
 
 
+def test_a_compressed_frame() -> None:
+    plain = m.encode(FROM_SERVER)
+    data = m.compressed(plain)
+    assert (m.is_compressed(data), m.is_compressed(plain)) == (True, False)
+    assert m.read_from_server(data) == FROM_SERVER
+
+
+@pytest.mark.parametrize(
+    "data, reason",
+    [
+        (m.compressed(m.encode(FROM_SERVER))[:-5], "incomplete"),
+        (m.compressed(b"[" + b" " * m.MAX_BYTES + b"]"), "too large"),
+        (b"x", "incomplete"),
+        (b"xxxxxxxx", "not a compressed frame"),
+        (m.compressed(b"["), "not a frame"),
+    ],
+)
+def test_an_invalid_compressed_frame(data: bytes, reason: str) -> None:
+    with pytest.raises(m.NotUnderstood, match=reason):
+        m.read_from_server(data)
+
+
+def test_a_host_sends_plain_frames_only() -> None:
+    with pytest.raises(m.NotUnderstood, match="not a frame"):
+        m.read_from_host(m.compressed(m.encode(FROM_HOST)))
+
+
 def test_fields_of_a_later_release_are_ignored() -> None:
     data = b'[{"type":"hello","host":"h1","version":2,"colour":"blue","cursor":{"database":"d","position":1,"x":2}}]'
     assert m.read_from_host(data) == [m.Hello(host="h1", version=2, cursor=m.Cursor("d", 1))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neutrino.feed.messages import Cursor, Gone, Put, Welcome, read_from_server
+from neutrino.feed.messages import Cursor, Gone, Put, Welcome, expanded, is_compressed, read_from_server
 from neutrino.feed.state import State
 from neutrino.model.state import Forwarding, Host, Network, Port, Segment
 from neutrino.server.features import sources
@@ -24,6 +24,13 @@ FRAME = 1000
 def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("composed", "frames"):
         monkeypatch.setattr(f"neutrino.server.feed.{module}.FRAME_BYTES", FRAME)
+    monkeypatch.setattr("neutrino.server.feed.composed.LEAST_COMPRESSED", FRAME // 4)
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "compressed"])
+def accepts_zlib(request: pytest.FixtureRequest) -> bool:
+    """Whether hosts accept compressed frames."""
+    return bool(request.param)
 
 
 def port(key: str, host: str, network: str = "n", *, migrates_to: str = "") -> PortRecord:
@@ -61,10 +68,16 @@ def agent(name: str, number: int) -> AgentRecord:
 class End:
     """A host without any state."""
 
-    def __init__(self, cloud: Cloud, name: str) -> None:
+    def __init__(self, cloud: Cloud, name: str, accepts_zlib: bool = False) -> None:
         self.cloud, self.name, self.state, self.frames = cloud, name, State(), list[bytes]()
         self.state.apply(Welcome(cursor=Cursor("db", 1)))
         self.pending: Pending = cloud.fanout.connect(name, {})
+        self.pending.accepts_zlib = accepts_zlib
+
+    @property
+    def compressed(self) -> list[bytes]:
+        """The compressed ones of its frames."""
+        return [frame for frame in self.frames if is_compressed(frame)]
 
     def take(self, frames: int = 1000) -> bool:
         """Whether the last frame had `synced`."""
@@ -83,9 +96,9 @@ class End:
         assert found == scope(self.cloud.records, self.name), self.name
 
 
-def test_hosts_get_the_same_frames_but_for_their_own() -> None:
+def test_hosts_get_the_same_frames_but_for_their_own(accepts_zlib: bool) -> None:
     cloud = Cloud()
-    ends = [End(cloud, name) for name in HOSTS]
+    ends = [End(cloud, name, accepts_zlib) for name in HOSTS]
     for end in ends:
         assert end.take()
         end.check()
@@ -93,23 +106,51 @@ def test_hosts_get_the_same_frames_but_for_their_own() -> None:
     assert len(first & second) >= len(first) // 2 >= 4, "parts that neither host has objects in"
 
 
-def test_what_changes_during_a_snapshot_is_sent_as_it_is() -> None:
+def test_a_part_without_own_objects_is_compressed_once_for_all_hosts_that_accept_it() -> None:
     cloud = Cloud()
-    ends = [End(cloud, name) for name in HOSTS[:20]]
+    old = End(cloud, HOSTS[0])
+    assert old.take()
+    assert not old.compressed
+    ends = [End(cloud, name, accepts_zlib=True) for name in HOSTS]
+    for end in ends:
+        assert end.take()
+        end.check()
+        own = f'"{end.name}"'.encode()
+        assert end.compressed
+        assert not [frame for frame in end.compressed if own in expanded(frame)]
+        assert sum(map(len, end.frames)) < sum(map(len, old.frames)) * 0.7
+    first, last = ({id(frame) for frame in end.compressed} for end in (ends[0], ends[-1]))
+    assert len(first & last) >= 4, "one object for both, not a copy for each"
+
+
+def test_changes_are_never_compressed() -> None:
+    cloud = Cloud()
+    end = End(cloud, HOSTS[0], accepts_zlib=True)
+    assert end.take()
+    sent = len(end.compressed)
+    cloud.apply({"agent": {f"a-{name}": agent(name, 100 + number) for number, name in enumerate(HOSTS)}})
+    assert end.take()
+    end.check()
+    assert len(end.compressed) == sent
+
+
+def test_what_changes_during_a_snapshot_is_sent_as_it_is(accepts_zlib: bool) -> None:
+    cloud = Cloud()
+    ends = [End(cloud, name, accepts_zlib) for name in HOSTS[:20]]
     for number, end in enumerate(ends):
         assert not end.take(2 + number % 3)
     new, gone = port("new", HOSTS[30]), HOSTS[35]
     cloud.apply({"port": {"new": new, f"p-{gone}": None}})
     cloud.apply({"agent": {f"a-{HOSTS[31]}": agent(HOSTS[31], 100), f"a-{HOSTS[32]}": AgentRecord()}})
-    late = [End(cloud, name) for name in HOSTS[20:]]
+    late = [End(cloud, name, accepts_zlib) for name in HOSTS[20:]]
     for end in (*ends, *late):
         assert end.take()
         end.check()
 
 
-def test_a_host_that_leaves_a_network_during_its_snapshot_gets_no_more_of_it() -> None:
+def test_a_host_that_leaves_a_network_during_its_snapshot_gets_no_more_of_it(accepts_zlib: bool) -> None:
     cloud = Cloud()
-    end = End(cloud, HOSTS[0])
+    end = End(cloud, HOSTS[0], accepts_zlib)
     assert not end.take(2)
     sent = len(end.frames)
     cloud.apply({"port": {f"p-{HOSTS[0]}": port(f"p-{HOSTS[0]}", HOSTS[1])}})
@@ -120,11 +161,11 @@ def test_a_host_that_leaves_a_network_during_its_snapshot_gets_no_more_of_it() -
     assert any(isinstance(message, Gone) for message in messages)
 
 
-def test_the_source_of_a_migration_gets_its_own_entry() -> None:
+def test_the_source_of_a_migration_gets_its_own_entry(accepts_zlib: bool) -> None:
     cloud = Cloud()
     moving = f"p-{HOSTS[0]}"
     cloud.apply({"port": {moving: port(moving, HOSTS[0], migrates_to=HOSTS[1])}})
-    end = End(cloud, HOSTS[0])
+    end = End(cloud, HOSTS[0], accepts_zlib)
     assert end.take()
     end.check()
     assert end.state.objects["forwarding"][moving].migrates_to == HOSTS[1]
@@ -134,7 +175,7 @@ def test_what_a_request_causes_has_its_id_in_every_message() -> None:
     cloud = Cloud()
     cloud.apply({"network": {"m": NetworkRecord(Network(id="m", segments=VXLAN))}, "port": {}})
     cloud.apply({"port": {f"q-{name}": port(f"q-{name}", name, "m") for name in HOSTS[1:]}})
-    end, other = End(cloud, HOSTS[0]), End(cloud, HOSTS[1])
+    end, other = (End(cloud, name, accepts_zlib=True) for name in HOSTS[:2])
     assert end.take()
     assert other.take()  # composes the messages of the network
     sent = len(end.frames)
@@ -167,6 +208,17 @@ def test_parts_are_made_in_order_and_once() -> None:
     assert last is not None
     assert (second.end, last.end) == (20, 26)
     assert "".join(made) == "abcdefghijklmnopqrstuvwxyz"
+    assert first.compressed_for("h1") is None
+    found = first.compressed_for("h2")
+    assert found is not None
+    assert found is first.compressed_for("h3")
+    assert expanded(found) == b"[%b]" % first.data
+
+
+def test_a_small_part_is_not_compressed() -> None:
+    part = Composed(["a"], lambda key: (b"<a>", "")).part(0)
+    assert part is not None
+    assert part.compressed_for("h1") is None
 
 
 @pytest.mark.parametrize("owners", ["h1", "h1 h1", "h1 h2 h1 h3 h1", "h2 h1", "h1 h2", "h2 h1 h1 h2", "h2 h3"])

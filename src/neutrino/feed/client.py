@@ -417,6 +417,7 @@ class FeedClient:
             cursor=self.state.cursor,
             have={} if self._uses_sums else self.state.have(),
             sums=self.state.sums() if self._uses_sums else None,
+            accepts=(m.ZLIB,),
         )
         await connection.send(m.encode([hello]), text=True)
         sender: asyncio.Task[None] | None = None

@@ -3,8 +3,11 @@
 A frame is a JSON list of messages, each with its `type`. Both sides ignore unknown fields, and answer an unknown type with
 an error without closing the connection, so that they may be one release apart. The version in `hello` and `welcome`
 changes only when that is not enough. docs/design/feed.md explains each message and when it is sent.
+
+A server may send a frame compressed, in a binary WebSocket message, to a host whose `hello` accepts that.
 """
 
+import zlib
 from collections.abc import Iterable
 from functools import partial
 from typing import Final, TypeVar
@@ -24,6 +27,7 @@ T = TypeVar("T")
 MAX_MESSAGES: Final = 1000  # of a host in one frame: all of it is decoded before another host gets its turn
 HOST_HEADER: Final = "X-Neutrino-Host"
 MAX_MEMBERS: Final = 10_000  # in one message; more go in several
+ZLIB: Final = "zlib"  # an encoding of frames
 
 
 class Cursor(msgspec.Struct, frozen=True):
@@ -54,7 +58,8 @@ class Hello(Message, frozen=True, kw_only=True, omit_defaults=True, tag="hello")
     """The first message. `have`: by kind and id the digest that the server sent with each object that the host has.
 
     Forwarding entries are many and small: `have` has one digest per network for all of them. `sums`, in place of `have`:
-    one digest per kind (`digests.total`); `welcome` then names the kinds whose digests the server needs.
+    one digest per kind (`digests.total`); `welcome` then names the kinds whose digests the server needs. `accepts`: the
+    encodings in which the host reads frames, beside plain ones.
     """
 
     host: str
@@ -64,6 +69,7 @@ class Hello(Message, frozen=True, kw_only=True, omit_defaults=True, tag="hello")
     cursor: Cursor | None = None
     have: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
     sums: dict[str, str] | None = None
+    accepts: tuple[str, ...] = ()
 
 
 class Have(Message, frozen=True, kw_only=True, omit_defaults=True, tag="have"):
@@ -268,6 +274,28 @@ def frame(encoded: Iterable[bytes]) -> bytes:
     return b"[%b]" % b",".join(encoded)
 
 
+def compressed(data: bytes) -> bytes:
+    """A frame as a host gets it that accepts ZLIB."""
+    return zlib.compress(data, 1)
+
+
+def is_compressed(data: bytes) -> bool:
+    """Whether it is a frame of `compressed`, which goes in a binary WebSocket message, or a plain one."""
+    return data.startswith(b"x")  # the first byte of zlib's format; no JSON begins with it
+
+
+def expanded(data: bytes) -> bytes:
+    """The frame that was compressed; of a size that a plain one may have, whatever a server sends."""
+    reader = zlib.decompressobj()
+    try:
+        found = reader.decompress(data, MAX_BYTES)
+    except zlib.error as error:
+        raise NotUnderstood(f"not a compressed frame: {error}") from None
+    if not reader.eof:
+        raise NotUnderstood("a compressed frame is incomplete, or too large")
+    return found
+
+
 def _read(decoder: msgspec.json.Decoder[T], data: bytes | str, most: int | None = None) -> list[T | NotUnderstood]:
     """The messages of a frame, at most so many; in place of an invalid one, a NotUnderstood with the reason."""
     try:
@@ -291,4 +319,8 @@ def _read(decoder: msgspec.json.Decoder[T], data: bytes | str, most: int | None 
 _of_host: Final[msgspec.json.Decoder[HostMessage]] = msgspec.json.Decoder(HostMessage)
 _of_server: Final[msgspec.json.Decoder[ServerMessage]] = msgspec.json.Decoder(ServerMessage)
 read_from_host: Final = partial(_read, _of_host, most=MAX_MESSAGES)
-read_from_server: Final = partial(_read, _of_server)
+
+
+def read_from_server(data: bytes | str) -> list[ServerMessage | NotUnderstood]:
+    """The messages of a frame, which may be compressed."""
+    return _read(_of_server, expanded(data) if isinstance(data, bytes) and is_compressed(data) else data)

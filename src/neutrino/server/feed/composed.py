@@ -3,6 +3,9 @@
 After an outage thousands of hosts may need the thousands of objects of the same networks. Looking up and joining each of
 these objects for each host would be most of the feed's work, so a store keeps the messages of a topic in parts of about a
 frame until one of its objects changes, and leaves out of a part what a host must not get.
+
+A part with nothing to be left out is compressed once for all hosts that accept it: of a large network that is nearly all of
+a snapshot, and copying it into thousands of connections would be most of the work that is left.
 """
 
 from __future__ import annotations
@@ -13,10 +16,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from neutrino.feed.messages import compressed, frame
+
 FRAME_BYTES: Final = 64 * 1024  # a frame is closed at this size, so that one host does not hold up the others
 
 
-@dataclass(frozen=True, slots=True)
+LEAST_COMPRESSED: Final = 4096  # bytes; less goes with other messages in one frame
+
+
+@dataclass(slots=True, eq=False)
 class Part:
     """Messages of consecutive objects."""
 
@@ -25,6 +33,15 @@ class Part:
     _owners: tuple[str, ...]  # by object: the host that does not get it; empty: all get it
     _ends: array[int]  # by object: where its message ends
     _hosts: frozenset[str]  # the owners: a look at each of them would be most of the work
+    _compressed: bytes = b""  # made on first use
+
+    def compressed_for(self, host: str) -> bytes | None:
+        """A compressed frame with all messages; None if the host must not get one of them, or if it is not worth it."""
+        if host in self._hosts or len(self.data) < LEAST_COMPRESSED:
+            return None
+        if not self._compressed:
+            self._compressed = compressed(frame([self.data]))
+        return self._compressed
 
     def without(self, host: str) -> bytes:
         """The messages of all objects but the host's own."""

@@ -37,7 +37,7 @@ from neutrino.model.roles import ROLES
 from neutrino.model.state import Object
 from neutrino.server.feed.composed import Composed, Part
 from neutrino.server.feed.dhcp_scope import DhcpScope
-from neutrino.server.feed.frames import next_messages
+from neutrino.server.feed.frames import next_compressed, next_messages
 from neutrino.server.feed.queues import SEVERAL, Due, Pending, Several, Watchers
 from neutrino.server.feed.records import Records
 from neutrino.server.feed.subscriptions import NO_TOPICS, Subscriptions, Topic
@@ -477,6 +477,8 @@ class Fanout:
 
     def next_frame(self, pending: Pending) -> tuple[bytes, bool]:
         """The next frame for a host, and whether nothing is due after it: then `synced` is its last message."""
+        if (data := next_compressed(self._stores, pending)) is not None:
+            return data, False  # `synced` is in a plain frame after it
         parts = next_messages(self._stores, pending)
         is_last = not pending.due
         if is_last:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Final, Protocol
 
 from neutrino.feed.messages import MAX_BYTES, encode_gone, with_request_id
@@ -28,13 +29,30 @@ class Source(Protocol):
     def composed(self, host: str, due: Several) -> Part | None: ...
 
 
+def next_compressed(stores: Mapping[str, Source], pending: Pending) -> bytes | None:
+    """Take what is due first, if all hosts get it in the same compressed frame."""
+    for (kind, key), due in islice(pending.due.items(), 1):
+        part = _composed(stores, pending, kind, key, due)
+        data = _compressed(part, pending)
+        if part is None or data is None:
+            return None
+        assert isinstance(due, Several)
+        rest = due.after(part.end)
+        if rest is not None:
+            pending.due[kind, key] = rest
+        else:
+            pending.remove_first(1)
+        return data
+    return None
+
+
 def next_messages(stores: Mapping[str, Source], pending: Pending) -> list[bytes]:
     """Take what is due first from the queue of a host, up to the size of a frame."""
     parts: list[bytes] = []
     size = taken = 0
     for (kind, key), due in pending.due.items():
         part = _composed(stores, pending, kind, key, due)
-        if part is not None and parts and len(part.data) >= FRAME_BYTES:
+        if part is not None and parts and (len(part.data) >= FRAME_BYTES or _compressed(part, pending) is not None):
             break  # a frame of its own, without a copy of it beside others
         messages, rest = _messages(stores, pending, kind, key, due) if part is None else _of_part(part, pending, due)
         if request_id := pending.requests.get((kind, key)):
@@ -74,6 +92,10 @@ def _composed(stores: Mapping[str, Source], pending: Pending, kind: str, key: st
         return None
     part = stores[kind].composed(pending.host, due)
     return part if part is not None and len(part.data) <= MAX_MESSAGE else None
+
+
+def _compressed(part: Part | None, pending: Pending) -> bytes | None:
+    return part.compressed_for(pending.host) if part is not None and pending.accepts_zlib else None
 
 
 def _of_part(part: Part, pending: Pending, due: Due) -> tuple[Sequence[bytes], Rest]:

@@ -91,6 +91,7 @@ class Pending:
     digests: set[str] = field(default_factory=set)  # networks whose digest of forwarding entries `synced` has to carry
     cause: Cause = field(default_factory=Cause)
     requests: dict[tuple[str, str], str] = field(default_factory=dict)  # of what is due: the newest that caused it
+    accepts_zlib: bool = False  # compressed frames
 
     def __len__(self) -> int:
         return len(self.due)

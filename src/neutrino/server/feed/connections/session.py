@@ -135,6 +135,7 @@ class HostSession:
             self.pending, differs = self._fanout.resume(self.host, hello.sums, roles, wake)
         else:
             self.pending = self._fanout.connect(self.host, hello.have, roles, wake)
+        self.pending.accepts_zlib = m.ZLIB in hello.accepts
         cursor, version = m.Cursor(database, self._fanout.position), min(hello.version, m.VERSION)
         await self._send([m.Welcome(cursor=cursor, version=version, server=server, compare=tuple(differs))])
         if differs:
@@ -227,7 +228,7 @@ class HostSession:
                 data, is_last = self._fanout.next_frame(self.pending)
                 if is_last:
                     self._synced_position = self._fanout.position
-                await self._connection.send(data, text=True)
+                await self._connection.send(data, text=not m.is_compressed(data))
                 if is_last:
                     self._end_turn()
                 SENT_BYTES.inc(by=len(data))
