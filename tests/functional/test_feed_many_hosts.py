@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from neutrino.model.state import Forwarding, Host, Network, Port, Segment
 from neutrino.server.feed.connections import session
 from neutrino.server.feed.connections.credentials import Credentials
 from neutrino.server.feed.connections.turns import Turns
+from neutrino.server.feed.fanout import Fanout
+from neutrino.server.feed.queues import Pending
 from neutrino.server.feed.records import AgentRecord, NetworkRecord, PortRecord, Records
 from neutrino.server.main import Server
 from tests.api.conftest import start
@@ -149,6 +152,41 @@ def test_compressed_frames_are_for_hosts_that_accept_them(
                     got.append({(each.kind, bytes(each.object)) for each in messages if isinstance(each, m.Put)})
                     assert (raw.binary > 0) == (m.ZLIB in accepts)
             assert got[0] == got[1] == got[2]
+
+    run(test())
+
+
+class Frame(bytes):
+    """Frames that exist."""
+
+    existing = 0
+
+    def __init__(self, _: bytes) -> None:
+        Frame.existing += 1
+
+    def __del__(self) -> None:
+        Frame.existing -= 1
+
+
+def test_no_frame_is_kept_after_it_was_sent(
+    server: Server, keys: dict[str, str], address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection lasts for months: the last frame of a snapshot would be most of what a host costs."""
+    next_frame = Fanout.next_frame
+
+    def counted(self: Fanout, pending: Pending) -> tuple[bytes, bool]:
+        data, is_last = next_frame(self, pending)
+        return Frame(data), is_last
+
+    monkeypatch.setattr(Fanout, "next_frame", counted)
+
+    async def test() -> None:
+        async with serving(server, address) as feed, contextlib.AsyncExitStack() as stack:
+            feed.fanout.apply(cloud())
+            for name in NAMES[:3]:
+                host = await stack.enter_async_context(HostEnd(address, name, keys[name]))
+                await host.client.wait_synced()
+            await until(lambda: not Frame.existing, "all frames to be freed")
 
     run(test())
 

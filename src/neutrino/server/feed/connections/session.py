@@ -207,6 +207,7 @@ class HostSession:
         try:
             async for data in self._connection:
                 await self._receive(data)
+                del data  # else it would be kept until the next frame
         except m.NotUnderstood as error:
             await self._refuse(str(error))
         finally:
@@ -223,18 +224,24 @@ class HostSession:
             await self._due.wait()
             self._due.clear()
             queries, self._queries = self._queries, []
-            is_last = False
-            while not is_last:
-                data, is_last = self._fanout.next_frame(self.pending)
-                if is_last:
-                    self._synced_position = self._fanout.position
-                await self._connection.send(data, text=not m.is_compressed(data))
-                if is_last:
-                    self._end_turn()
-                SENT_BYTES.inc(by=len(data))
+            while not await self._send_frame():
                 await asyncio.sleep(0)  # let other sessions run: a large snapshot must not hold them up
             if queries:
                 await self._send(queries)
+
+    async def _send_frame(self) -> bool:
+        """Send the next frame; whether nothing was due after it.
+
+        A coroutine of its own: one that waits for the next change would keep the last frame, of each of thousands of hosts.
+        """
+        data, is_last = self._fanout.next_frame(self.pending)
+        if is_last:
+            self._synced_position = self._fanout.position
+        await self._connection.send(data, text=not m.is_compressed(data))
+        if is_last:
+            self._end_turn()
+        SENT_BYTES.inc(by=len(data))
+        return is_last
 
     def _ended(self, task: asyncio.Task[None], what: str) -> None:
         """After a failure force the host to reconnect, or it would stay connected and lack what was not done."""
