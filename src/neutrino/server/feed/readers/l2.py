@@ -133,10 +133,10 @@ def read_ports(
     for row in read_rows(connection, _PORTS, t.ports.c.id, ids):
         own = bindings.get(row.id, ())
         record, port = _record(row, own, tunnels, added)
-        yield (
-            row.id,
-            migrating(added.place(record, port), [each.host for each in own if each.inactive_since != EXPIRED]),
-        )
+        record = added.place(record, port)
+        if len(record.bound) > 1:
+            record = migrating(record, [each.host for each in own if each.inactive_since != EXPIRED])
+        yield row.id, record
 
 
 # Ports that agree in such a column share its value: decoded once, and kept once.
@@ -177,20 +177,22 @@ def _record(row: NamedRow, bindings: Sequence[NamedRow], tunnels: set[str], adde
     shared |= {"fixed_ips": fixed, "allowed_address_pairs": pairs}
     own = {"security_groups": groups, "qos_policy_id": row.qos_policy_id or "", "tx_steering": _steering_of(row.hints)}
     port = added.complete(build(m.Port, row, **own, **shared, **added.fields(row.id)))
-    bound = {each.host: each for each in (_bound(port, row, binding) for binding in bindings)}
+    bound: dict[str, m.Port] = {}
     forwarding = None
-    for each in bound.values():
+    for binding in bindings:
+        each = _bound(port, row, binding)
+        bound[each.host] = each
         if each.active and each.segment_id in tunnels:
-            ips = tuple(f.ip_address for f in fixed)
+            ips = tuple([f.ip_address for f in fixed])
             forwarding = m.Forwarding(
                 id=row.id, network_id=network_id, host=each.host, mac_address=row.mac_address, ip_addresses=ips
             )
     # Tuples, and texts that ports have in common only once: most of a large cloud's memory is ports.
     members: tuple[m.Member, ...] = ()
     if groups:  # without groups it adds its addresses to none
-        members = tuple(m.Member(each.ip_address, row.mac_address) for each in fixed)
+        members = tuple([m.Member(f.ip_address, row.mac_address) for f in fixed])
     if groups and pairs:
-        members = tuple(dict.fromkeys((*members, *(m.Member(each.ip_address, each.mac_address) for each in pairs))))
+        members = tuple(dict.fromkeys((*members, *(m.Member(pair.ip_address, pair.mac_address) for pair in pairs))))
     names, options = _names.decode(row.dns_assignment), _dhcp_options(row.extra_dhcp_opts)
     shared |= {"project_id": intern(row.project_id), "host": intern(row.host)}
     dhcp = build(DhcpPort, row, names=names, options=options, **shared)
