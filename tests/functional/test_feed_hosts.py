@@ -166,7 +166,7 @@ def test_nothing_is_sent_after_a_restart_without_changes(
         again = HostEnd(address, "h1", keys["h1"], cache)
         assert again.objects() == objects
         async with again:
-            await asyncio.sleep(0)
+            await until(lambda: len(again.changes) == len(objects), "the objects of the cache")
             async with serving(server, address), Raw(address, "h1", keys["h1"]) as raw:
                 await again.client.wait_synced()
                 assert all(c.old is None for c in again.changes)

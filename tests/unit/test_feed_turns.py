@@ -14,18 +14,26 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 async def started(turns: Turns, count: int) -> list[asyncio.Task[None]]:
-    """So many hosts that take their turn, or wait for it."""
-    tasks = [asyncio.create_task(turns.take()) for _ in range(count)]
-    await asyncio.sleep(0)
+    """So many hosts that have their turn, or wait for it."""
+    last = asyncio.Event()
+
+    async def take(number: int) -> None:
+        if number == count:
+            last.set()  # the others have begun before it, and it goes on until it has to wait
+        await turns.take()
+
+    tasks = [asyncio.create_task(take(number)) for number in range(1, count + 1)]
+    await last.wait()
     return tasks
 
 
 async def is_calm(turns: Turns) -> bool:
-    calm = asyncio.create_task(turns.calm(seconds=3600))
-    for _ in range(5):
-        await asyncio.sleep(0)
-    calm.cancel()
-    return calm.done()
+    try:
+        async with asyncio.timeout(0):  # time for what does not wait
+            await turns.calm(seconds=3600)
+    except TimeoutError:
+        return False
+    return True
 
 
 def test_so_many_at_the_same_time() -> None:
