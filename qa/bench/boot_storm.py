@@ -15,8 +15,6 @@ each of as many lab hosts its Open vSwitch agent and its DHCP agent. Without, Ne
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
 import time
@@ -25,12 +23,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from qa.bench.client import Client, LoadError, Target
+from qa.bench import command
+from qa.bench.client import Client, Target
 from qa.bench.machine import busy, machine
 from qa.bench.one_machine import lab_time, quiet, yield_to_clients
 from qa.bench.operations import HEADERS
 from qa.bench.report import Peer, Row, at, rows_table
-from qa.bench.signals import unwind_if_terminated
 from qa.bench.storm import neutron, nova
 from qa.bench.storm.clients import SECONDS, Storm, System, flow_counts, make_instances, pluggers
 from qa.bench.storm.nova import Events
@@ -156,33 +154,21 @@ def _parts(parts: Mapping[str, float]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.parser(__doc__)
     parser.add_argument("--ports", type=int, default=200)
     parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--neutron", action="store_true", help="OpenStack Neutron too (scripts/setup neutron)")
-    parser.add_argument("--out", type=Path, help="write the raw figures to this file")
-    parser.add_argument("--show", type=Path, metavar="FILE", help="only print the tables of figures written earlier")
     options = parser.parse_args(arguments)
-    if options.show is not None:
-        print(document(json.loads(options.show.read_text(encoding="utf-8"))), end="")
-        return 0
     shape = {"ports": options.ports, "hosts": options.hosts, "clients": options.clients}
-    raw: dict[str, Any] = {"machine": machine(), "busy_before": busy(), **shape}
-    try:
-        if options.neutron:
-            raw["neutron"] = _measured(neutron.running, **shape)
-        raw["ours"] = _measured(_ours, **shape)
-    except (LoadError, RuntimeError) as error:
-        print(f"the measurement failed: {error}", file=sys.stderr)
-        return 1
-    raw["busy_after"] = busy()
-    print(document(raw), end="")
-    if options.out is not None:
-        options.out.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
-    return 0
+
+    def measured() -> dict[str, Any]:
+        before = {"machine": machine(), "busy_before": busy(), **shape}
+        theirs = {"neutron": _measured(neutron.running, **shape)} if options.neutron else {}
+        return {**before, **theirs, "ours": _measured(_ours, **shape), "busy_after": busy()}
+
+    return command.run(options, measured, document)
 
 
 if __name__ == "__main__":
-    unwind_if_terminated()
     sys.exit(main())

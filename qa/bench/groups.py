@@ -12,7 +12,6 @@ end what all hosts have is compared with the database.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -27,18 +26,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neutrino.lab.errors import LabError
 from neutrino.lab.hosts.ovs import DATABASE, SWITCH
 from neutrino.server.db.session import Database
 from neutrino.server.feed.connections.credentials import Credentials
-from qa.bench import processor
+from qa.bench import command, processor
 from qa.bench.client import LoadError
 from qa.bench.fleet import Process, Simulated, raise_descriptors
 from qa.bench.groups_report import markdown, missed
 from qa.bench.hosts_check import Expected, records_of
 from qa.bench.layout import tunneling_ip
 from qa.bench.machine import busy, machine
-from qa.bench.signals import unwind_if_terminated
 from qa.bench.timing import figures
 from qa.bench.wiring_host import HOST, INTEGRATION, BenchHost
 from qa.bench.workbench import identity, progress
@@ -300,34 +297,21 @@ def measure(sizes: Sizes) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.parser(__doc__)
     parser.add_argument("--hosts", type=int, default=Sizes().hosts, help="the real one among them; multiples of 20")
     parser.add_argument("--members", type=int, default=Sizes().members, help="(default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="less of everything; for a look, not for figures")
-    parser.add_argument("--out", type=Path, help="write the raw figures to this file")
-    parser.add_argument("--show", type=Path, metavar="FILE", help="only print the tables of figures written earlier")
-    parser.add_argument("--check", action="store_true", help="fail where a figure wanted is missed")
+    command.add_check(parser)
     options = parser.parse_args(arguments)
-    if options.show is not None:
-        print(markdown(json.loads(options.show.read_text(encoding="utf-8"))), end="")
-        return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as by Ctrl-C: what was started is ended
     sizes = QUICK if options.quick else Sizes(hosts=options.hosts, members=options.members)
-    raw: dict[str, Any] = {"machine": {**machine(), "load_before": busy()}, "quick": options.quick}
-    raw |= {"hosts": sizes.hosts, "members": sizes.members, "of_host": sizes.of_host, "rules": len(_OPEN) + 1}
-    try:
-        raw["results"] = measure(sizes)
-    except (LoadError, LabError, RuntimeError, TimeoutError) as error:
-        print(f"groups: {error}", file=sys.stderr)
-        return 1
-    print(markdown(raw), end="")
-    if options.out is not None:
-        options.out.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
-    for line in missed(raw):
-        print(f"missed: {line}", file=sys.stderr)
-    return 1 if options.check and missed(raw) else 0
+
+    def measured() -> dict[str, Any]:
+        shape = {"hosts": sizes.hosts, "members": sizes.members, "of_host": sizes.of_host, "rules": len(_OPEN) + 1}
+        before = {"machine": {**machine(), "load_before": busy()}, "quick": options.quick}
+        return {**before, **shape, "results": measure(sizes)}
+
+    return command.run(options, measured, markdown, missed, check=options.check)
 
 
 if __name__ == "__main__":
-    unwind_if_terminated()
     sys.exit(main())

@@ -11,10 +11,7 @@ them are compared with the database: a server that sends less is faster. Exit st
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import signal
 import sys
 import tempfile
 import time
@@ -22,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qa.bench import databases, processor
+from qa.bench import command, databases, processor
 from qa.bench.client import LoadError
 from qa.bench.fleet import raise_descriptors
 from qa.bench.hosts_cloud import Cloud, client_of, port_on
@@ -190,39 +187,27 @@ def measure(name: str, sizes: Sizes) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.parser(__doc__)
     parser.add_argument("--database", choices=databases.NAMES, default="sqlite")
     parser.add_argument("--hosts", type=int, default=Sizes().hosts, help="number of hosts, with twenty ports each")
     parser.add_argument(
         "--quick", action="store_true", help="a hundred hosts, half a minute; for a look, not for figures"
     )
-    parser.add_argument("--out", type=Path, help="write the raw figures to this file")
-    parser.add_argument("--show", type=Path, help="only print the tables of figures that were written earlier")
     options = parser.parse_args(arguments)
-    if options.show is not None:
-        print(markdown(json.loads(options.show.read_text(encoding="utf-8"))), end="")
-        return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as by Ctrl-C: what was started is ended
     sizes = QUICK if options.quick else replace(Sizes(), hosts=options.hosts)
-    load = busy()
-    try:
-        result = measure(options.database, sizes)
-    except (RuntimeError, TimeoutError) as error:
-        print(f"hosts: {error}", file=sys.stderr)
-        return 1
-    raw = {
-        "machine": {**machine(), "load_before": load},
-        "quick": options.quick,
-        "database": options.database,
-        "hosts": sizes.hosts,
-        "ports": sizes.all_ports,
-        "networks": sizes.networks + 1,
-        "results": result,
-    }
-    print(markdown(raw), end="")
-    if options.out is not None:
-        options.out.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
-    return 1 if missed(raw) else 0
+
+    def measured() -> dict[str, Any]:
+        return {
+            "machine": {**machine(), "load_before": busy()},
+            "quick": options.quick,
+            "database": options.database,
+            "hosts": sizes.hosts,
+            "ports": sizes.all_ports,
+            "networks": sizes.networks + 1,
+            "results": measure(options.database, sizes),
+        }
+
+    return command.run(options, measured, markdown, missed, check=True)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ server has requests. A round of the lab ends when its processes are quiet, so th
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import sys
@@ -25,11 +23,10 @@ from typing import Any
 
 from neutrino.lab.hosts.processes import read_members
 from neutrino.lab.lab import AGENT_NICE
-from qa.bench import processor, server
-from qa.bench.client import Client, LoadError, Reply, Target
+from qa.bench import command, processor, server
+from qa.bench.client import Client, Reply, Target
 from qa.bench.machine import busy, machine
 from qa.bench.operations import HEADERS
-from qa.bench.signals import unwind_if_terminated
 from qa.bench.timing import at_once
 from qa.bench.workbench import identity, progress
 from tests.support.lab import temporary_lab
@@ -210,32 +207,22 @@ def measure(rounds: int, count: int) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--count", type=int, default=20, help="requests of an operation in a round")
-    parser.add_argument("--out", type=Path, help="write the raw figures to this file")
-    parser.add_argument("--show", type=Path, metavar="FILE", help="only print the table of figures written earlier")
-    parser.add_argument("--check", action="store_true", help="fail where the target is missed")
+    command.add_check(parser)
     options = parser.parse_args(arguments)
-    if options.show is not None:
-        print(document(json.loads(options.show.read_text(encoding="utf-8"))), end="")
-        return 0
-    raw: dict[str, Any] = {"machine": machine(), "busy_before": busy()}
-    try:
-        raw |= measure(options.rounds, options.count)
-    except (LoadError, RuntimeError) as error:
-        print(f"the measurement failed: {error}", file=sys.stderr)
-        return 1
-    raw["busy_after"] = busy()
-    print(document(raw), end="")
-    if options.out is not None:
-        options.out.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
-    missed = [f"{operation}: {ratio:.2f} ×" for operation, ratio in ratios(raw).items() if ratio > WANTED]
-    for line in missed:
-        print(f"missed: {line}", file=sys.stderr)
-    return 1 if options.check and missed else 0
+
+    def measured() -> dict[str, Any]:
+        before = {"machine": machine(), "busy_before": busy()}
+        return {**before, **measure(options.rounds, options.count), "busy_after": busy()}
+
+    return command.run(options, measured, document, missed, check=options.check)
+
+
+def missed(raw: Mapping[str, Any]) -> list[str]:
+    return [f"{operation}: {ratio:.2f} ×" for operation, ratio in ratios(raw).items() if ratio > WANTED]
 
 
 if __name__ == "__main__":
-    unwind_if_terminated()
     sys.exit(main())

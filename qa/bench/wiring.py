@@ -10,17 +10,13 @@ less is faster.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from qa.bench.client import LoadError
+from qa.bench import command
 from qa.bench.machine import busy, machine
-from qa.bench.signals import unwind_if_terminated
 from qa.bench.timing import figures
 from qa.bench.wiring_host import INTEGRATION, BenchHost
 from qa.bench.wiring_report import document, missed
@@ -158,30 +154,18 @@ def _timed(host: BenchHost, change: Any, flows: int) -> float:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="less of everything; for a look, not for figures")
-    parser.add_argument("--out", type=Path, help="write the raw figures to this file")
-    parser.add_argument("--show", type=Path, metavar="FILE", help="only print the tables of figures written earlier")
-    parser.add_argument("--check", action="store_true", help="fail where a figure wanted is missed")
+    command.add_check(parser)
     options = parser.parse_args(arguments)
-    if options.show is not None:
-        print(document(json.loads(options.show.read_text(encoding="utf-8"))), end="")
-        return 0
     sizes = QUICK if options.quick else Sizes()
-    raw: dict[str, Any] = {"machine": machine(), "quick": options.quick, "busy_before": busy()}
-    try:
-        raw |= {"ports": measure_ports(sizes), "group": measure_group(sizes), "busy_after": busy()}
-    except (LoadError, RuntimeError) as error:
-        print(f"the measurement failed: {error}", file=sys.stderr)
-        return 1
-    print(document(raw), end="")
-    if options.out is not None:
-        options.out.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
-    for line in missed(raw):
-        print(f"missed: {line}", file=sys.stderr)
-    return 1 if options.check and missed(raw) else 0
+
+    def measured() -> dict[str, Any]:
+        before = {"machine": machine(), "quick": options.quick, "busy_before": busy()}
+        return {**before, "ports": measure_ports(sizes), "group": measure_group(sizes), "busy_after": busy()}
+
+    return command.run(options, measured, document, missed, check=options.check)
 
 
 if __name__ == "__main__":
-    unwind_if_terminated()
     sys.exit(main())

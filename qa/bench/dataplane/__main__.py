@@ -28,7 +28,6 @@ from qa.bench.dataplane.switch import Switches
 from qa.bench.dataplane.traffic import METRICS
 from qa.bench.machine import busy, machine
 from qa.bench.neutron.processes import ROOT
-from qa.bench.signals import unwind_if_terminated
 from qa.takeover.lab import neutron_lab
 from qa.takeover.lab.configuration import Shape
 from qa.takeover.lab.neutron_lab import NeutronLab
@@ -159,5 +158,4 @@ def _verdict(raw: Mapping[str, Any], *, check: bool) -> int:
 
 
 if __name__ == "__main__":
-    unwind_if_terminated()
     sys.exit(main())

@@ -9,7 +9,6 @@ nothing but NORMAL: what the userspace datapath costs without any filter, which 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -20,13 +19,12 @@ from typing import Any
 from neutrino.dataplane.openflow.api import COOKIE, COOKIE_MASK
 from neutrino.lab.errors import LabError
 from neutrino.lab.settings import NETDEV
-from qa.bench import processor
+from qa.bench import command, processor
 from qa.bench.dataplane.bridges import SAME_HOST, Namespaces, install, install_neutron, install_ours, pings, plug
 from qa.bench.dataplane.report import NEUTRON, OURS
 from qa.bench.dataplane.switch import parse
 from qa.bench.dataplane.traffic import METRICS, Metric
 from qa.bench.machine import busy, machine
-from qa.bench.signals import unwind_if_terminated
 from qa.kernel.switch import KernelHost, kernel_hosts
 from tests.support.l2 import Cloud
 
@@ -64,8 +62,8 @@ def measure(rounds: int, seconds: float) -> Figures:
 
 
 def _measure(host: KernelHost, metric: Metric, seconds: float) -> dict[str, float]:
-    for command in ("dpctl/flush-conntrack", "dpif-netdev/pmd-stats-clear"):
-        host.switch.appctl(command)
+    for cleared in ("dpctl/flush-conntrack", "dpif-netdev/pmd-stats-clear"):
+        host.switch.appctl(cleared)
     before = sum(processor.of_process(_pid(host)))
     found = metric.measure(Namespaces(), SAME_HOST, seconds)
     spent = sum(processor.of_process(_pid(host))) - before
@@ -110,35 +108,25 @@ def _median(found: Sequence[Mapping[str, float]], figure: Callable[[Mapping[str,
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="of one measurement (default: %(default)s)")
-    parser.add_argument("--out", type=Path, help="write the raw figures to this file")
-    parser.add_argument("--show", type=Path, metavar="FILE", help="only print the table of figures written earlier")
     parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.show is not None:
-        print(markdown(json.loads(options.show.read_text(encoding="utf-8"))), end="")
-        return 0
-    if not options.inside:
+    if options.show is None and not options.inside:
         # With named namespaces of its own too, which end with the process.
         script = 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && ip link set lo up && exec "$@"'
-        command = [sys.executable, "-m", "qa.bench.dataplane.same_host", INSIDE, *arguments]
+        inside = [sys.executable, "-m", "qa.bench.dataplane.same_host", INSIDE, *arguments]
         return subprocess.run(
-            ["unshare", "--net", "--mount", "sh", "-c", script, "sh", *command], check=False
+            ["unshare", "--net", "--mount", "sh", "-c", script, "sh", *inside], check=False
         ).returncode
-    raw: dict[str, Any] = {"machine": {**machine(), "load_before": busy()}, "rounds": options.rounds}
-    try:
-        raw["figures"] = measure(options.rounds, options.seconds)
-    except LabError as error:
-        print(f"dataplane: {error}", file=sys.stderr)
-        return 1
-    print(markdown(raw), end="")
-    if options.out is not None:
-        options.out.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
-    return 0
+
+    def measured() -> dict[str, Any]:
+        before = {"machine": {**machine(), "load_before": busy()}, "rounds": options.rounds}
+        return {**before, "figures": measure(options.rounds, options.seconds)}
+
+    return command.run(options, measured, markdown)
 
 
 if __name__ == "__main__":
-    unwind_if_terminated()
     sys.exit(main(sys.argv[1:]))
