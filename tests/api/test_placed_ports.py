@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +14,7 @@ import sqlalchemy as sa
 
 from neutrino.features.placement.reporter import Reporter
 from neutrino.features.qos.allocations import Allocations
-from neutrino.features.qos.consumers import REPEATS
+from neutrino.features.qos.consumers import REPEATS, Consumers, Wanted
 from neutrino.model.agents import OVS
 from neutrino.server.db import tables as t
 from neutrino.server.main import Server
@@ -346,6 +348,37 @@ def test_a_network_policy_does_not_change_what_another_project_has_allocated(clo
     answer.refused(409, "QosPlacementAllocationUpdateConflict")
     assert port["id"] in answer.message
     assert cloud.used(victim) == {EGRESS: 300}
+
+
+def test_no_database_connection_waits_for_placement(
+    cloud: Cloud, admin: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, asked = list[object](), list[int]()
+    read, write = server.db.read, Consumers.write
+
+    @contextmanager
+    def reading() -> Iterator[sa.Connection]:
+        with read() as connection:
+            held.append(connection)
+            yield connection
+            held.pop()
+
+    def noted(self: Consumers, several: Sequence[Wanted]) -> None:
+        asked.append(len(held))
+        write(self, several)
+
+    monkeypatch.setattr(server.db, "read", reading)
+    monkeypatch.setattr(Consumers, "write", noted)
+    network = admin.network(provider__network_type="vlan", provider__physical_network="physnet1")
+    port = cloud.port(100, network)
+    instance = cloud.boot(port)
+    admin.change("port", port["id"], qos_policy_id=at_least(admin, 200))
+    admin.change("network", network["id"], qos_policy_id=at_least(admin, 300))
+    of_network = admin.port(network)
+    other = cloud.boot(of_network)
+    admin.change("network", network["id"], qos_policy_id=at_least(admin, 400))
+    assert (cloud.used(instance), cloud.used(other)) == ({EGRESS: 200}, {EGRESS: 400})
+    assert asked == [0, 0]
 
 
 def test_placement_is_away(

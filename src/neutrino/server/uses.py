@@ -15,6 +15,19 @@ from neutrino.server.errors import ApiError
 from neutrino.server.securitygroups.checks import Rule
 
 Write = Callable[[Transaction], object]
+
+
+@dataclass(frozen=True)
+class AgreedWrite:
+    """A write that another service has to agree to. It is asked before the transaction, while no connection is held."""
+
+    ask: Callable[[], object]  # may refuse the change
+    write: Write
+
+    def __call__(self, tx: Transaction) -> object:
+        return self.write(tx)
+
+
 GroupDeletion = Callable[[Transaction, str], None]  # called in the transaction that deletes a group, by its id
 SubnetCheck = Callable[[Connection, str], None]  # refuses the deletion of a subnet, by its id
 

@@ -13,6 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -31,6 +32,7 @@ from neutrino.server.db.transaction import Stale, Transaction
 from neutrino.server.ml2.ports.hardware import own_profile
 from neutrino.server.ml2.ports.uses import Write
 from neutrino.server.placement import ALLOCATION
+from neutrino.server.uses import AgreedWrite
 
 LOG = logging.getLogger(__name__)
 IDS_PER_QUERY = 500
@@ -74,8 +76,9 @@ class Allocated:
 
 @dataclass(frozen=True)
 class Followed:
-    """What follows from other policies, when Placement has accepted it."""
+    """What follows from other policies, if Placement accepts it."""
 
+    wanted: Sequence[Wanted]  # for Placement
     allocations: Mapping[str, dict[str, Any]]  # of ports with minimums, by id
     owners: Mapping[str, frozenset[str]]  # instances, with the projects whose ports were counted
     counted: Mapping[str, int]  # other ports of these instances, with their revisions
@@ -93,7 +96,10 @@ class Followed:
 
 @dataclass(frozen=True)
 class Allocations:
-    """What changes of policies do to allocations: called before the transaction of a change, when all else is decided."""
+    """What changes of policies do to allocations: called before the transaction of a change, when all else is decided.
+
+    Placement is asked once the connection by which all was read is free: it may take seconds to answer.
+    """
 
     consumers: Consumers
 
@@ -119,7 +125,7 @@ class Allocations:
             followed.check(tx)
             _store(tx, after["id"], after[_PROFILE], own_profile(after))
 
-        return write
+        return AgreedWrite(partial(self.consumers.write, followed.wanted), write)
 
     def of_network(self, connection: Connection, context: Context, before: Object, after: Object) -> Write | None:
         """The network has another policy: that of all its ports without one of their own."""
@@ -145,10 +151,10 @@ class Allocations:
                 update_row(tx, t.ports, rows[key]._asdict(), {})  # its next revision; Stale if it has changed
                 _store(tx, key, profile, own_profile({_PROFILE: profile, "trusted": rows[key].trusted}))
 
-        return write if followed.allocations else None
+        return AgreedWrite(partial(self.consumers.write, followed.wanted), write) if followed.allocations else None
 
     def _follow(self, connection: Connection, ports: Sequence[Allocated], old: str, new: str) -> Followed:
-        """Change what the instances of ports have in Placement."""
+        """What the instances of ports are to have in Placement, and what follows from it here."""
         of_instances = list(_in_parts(connection.execute, _OF_DEVICES, sorted({port.instance for port in ports})))
         rules = _rules(connection, {old, new, *(row.policy_id for row in of_instances)})
         before, after = rules.get(old, ()), rules.get(new, ())
@@ -171,8 +177,8 @@ class Allocations:
             of_row = amounts(row.id, allocation, rules.get(row.policy_id or "", ()))
             now[row.device_id].append(of_row)
             then[row.device_id].append(of_row)
-        self.consumers.write(wanted(ports, before, _totals(now), _totals(then)))
-        return Followed(follows, owners, {row.id: row.revision_number for row in others})
+        changed = wanted(ports, before, _totals(now), _totals(then))
+        return Followed(changed, follows, owners, {row.id: row.revision_number for row in others})
 
 
 # --- pure ---------------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from neutrino.server.ml2.added_ranges import AddedRange
 from neutrino.server.ml2.attributes import NetworkAttributes
 from neutrino.server.ml2.driver_api import DriverContext, Segment
 from neutrino.server.ml2.extensions import Extensions
-from neutrino.server.ml2.operations import Operations, PendingWrite
+from neutrino.server.ml2.operations import NO_EVENT, Operations, PendingWrite
 from neutrino.server.ml2.segments import (
     NAMES,
     SEGMENTATION_ID,
@@ -216,9 +216,11 @@ class Networks(Listing):
         if after == before and new_segments == segments:
             return api_network({**before, **zones}, segments)
         with self.db.read() as connection:
-            of_features = [use.changes(connection, context, before, after) for use in self.uses]
+            writes = [use.changes(connection, context, before, after) for use in self.uses]
+        of_features = [PendingWrite(NO_EVENT, write) for write in writes if write is not None]
         after = changed(before, after)
-        with self.operations.write([DriverContext("update", "network", after, before, segments=new_segments)]) as tx:
+        drivers = DriverContext("update", "network", after, before, segments=new_segments)
+        with self.operations.write([drivers], of_features) as tx:
             row = {name: value for name, value in after.items() if name not in (*NAMES, "segments")}
             update_row(tx, t.networks, before, row, renamed=NETWORK_RENAMED)
             if new_segments != segments:  # the unique identity refuses an id that another network took meanwhile
@@ -230,9 +232,6 @@ class Networks(Listing):
                 one.write(tx)
                 delete_ports(tx, one.ports)
             self.extensions.store("network", tx, after, before)
-            for write in of_features:
-                if write is not None:
-                    write(tx)
         return api_network({**after, **zones}, new_segments)
 
     def _decide_update(

@@ -30,6 +30,7 @@ from neutrino.server.db.transaction import Transaction
 from neutrino.server.ml2.driver_api import BoundLevel, DriverContext, DynamicSegments, Segment
 from neutrino.server.ml2.levels import Levels, read_levels
 from neutrino.server.ml2.segments import read_segments
+from neutrino.server.uses import AgreedWrite, Write
 
 LOG = logging.getLogger(__name__)
 # Processes of other servers cannot be looked up: an entry this old is taken for abandoned. Postcommits end long before.
@@ -111,7 +112,12 @@ class PendingWrite:
     """A decided part of a larger write: its rows, and the context for mechanism drivers (NO_EVENT: they get none)."""
 
     context: DriverContext
-    write: Callable[[Transaction], object]
+    write: Write
+
+    def ask(self) -> None:
+        """Ask another service that has to agree, which may refuse the change."""
+        if isinstance(self.write, AgreedWrite):
+            self.write.ask()
 
 
 Writes = tuple[PendingWrite, ...]
@@ -140,10 +146,13 @@ class Operations:
         with operations.write([context]) as tx:
             tx.insert(...)
 
-        `pending` is written after the rows of the block. What is known only in the transaction may be appended to
-        `contexts` by the block. Not `raises`: a failed postcommit is only logged, for changes that no client waits for.
+        `pending` is written after the rows of the block; services that have to agree to it are asked first. What is known
+        only in the transaction may be appended to `contexts` by the block. Not `raises`: a failed postcommit is only
+        logged, for changes that no client waits for.
         """
         entries: list[Object] = []
+        for one in pending:
+            one.ask()
         with self.db.transaction() as tx:
             known = [c for c in (*contexts, *(one.context for one in pending)) if self.mechanisms.need_levels(c)]
             levels = self.mechanisms.levels(tx.connection, known)  # first: a rebinding or delete removes them
