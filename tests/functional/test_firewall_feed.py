@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,14 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     made.close()
 
 
+async def _done(server: Server, ends: Iterable[HostEnd], call: Callable[[], Any]) -> Any:
+    """The answer of a request, when all hosts have what follows from it."""
+    answer = await asyncio.to_thread(call)
+    for end in ends:
+        await end.equals_the_database(server)
+    return answer
+
+
 def group_on(end: HostEnd, group: Object) -> FirewallGroup | None:
     found = end.client.state.get("firewall_group", group["id"])
     assert found is None or isinstance(found, FirewallGroup)
@@ -64,11 +73,7 @@ def test_hosts_receive_groups_and_every_change_and_their_reports_come_back(serve
         async with connected(server, tmp_path, HOSTS) as ends:
             h1, h2, h3 = ends
 
-            async def do(call: Callable[[], Any]) -> Any:
-                answer = await asyncio.to_thread(call)
-                for end in ends:
-                    await end.equals_the_database(server)
-                return answer
+            do = partial(_done, server, ends)
 
             async def status(wanted: str) -> None:
                 def shown() -> str:
@@ -210,11 +215,7 @@ def test_hosts_receive_the_logs_of_their_groups_alone(server: Server, tmp_path: 
         async with connected(server, tmp_path, HOSTS) as ends:
             h1, h2, h3 = ends
 
-            async def do(call: Callable[[], Any]) -> Any:
-                answer = await asyncio.to_thread(call)
-                for end in ends:
-                    await end.equals_the_database(server)
-                return answer
+            do = partial(_done, server, ends)
 
             async def made(**values: Any) -> str:
                 body = {"resource_type": "firewall_group", "project_id": admin.project, **values}

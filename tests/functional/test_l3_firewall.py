@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,6 +17,7 @@ from tests.support.filtered_router import (
     SILENT,
     FilteredRouter,
     filtered,
+    net,
 )
 from tests.support.firewall import (
     GRE,
@@ -36,16 +36,9 @@ from tests.support.firewall import (
 )
 from tests.support.routing import floating, membership, router
 
+__all__ = ["net"]  # fixture
+
 EVERYTHING = (rule(), rule(version=6))
-
-
-@pytest.fixture(scope="module")
-def net() -> Iterator[FilteredRouter]:
-    made = FilteredRouter()
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def test_without_a_group_everything_passes_and_there_is_no_table(net: FilteredRouter) -> None:

@@ -7,7 +7,7 @@ import logging
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from msgspec import structs
@@ -24,9 +24,11 @@ from neutrino.dataplane.nft.real import RealNft
 from neutrino.model.firewall import FirewallGroup, FirewallLog
 from neutrino.model.packet_log import ACCEPT, DROP
 from neutrino.model.routing import Router
-from tests.support.filtered_router import ADDRESSES, DUAL_GATEWAY, INSIDE, OTHER, FilteredRouter, filtered
+from tests.support.filtered_router import ADDRESSES, DUAL_GATEWAY, INSIDE, OTHER, FilteredRouter, filtered, net
 from tests.support.firewall import LOST, PASSES, REFUSED, TCP, UDP, assert_fates, group, rule
 from tests.support.routing import router
+
+__all__ = ["net"]  # fixture
 
 PATIENCE = 20.0  # seconds
 ROUTER = router(filtered(1), filtered(2, ""), gateway=DUAL_GATEWAY)
@@ -34,15 +36,6 @@ PORT = ROUTER.interfaces[0].id
 RULES = (rule(protocol=TCP, dport=80), rule("reject", TCP, dport=81), rule(protocol=TCP, dport=80, version=6))
 Step = tuple[Callable[[], str], str]
 """Sends a packet, and what has to become of it."""
-
-
-@pytest.fixture(scope="module")
-def net() -> Iterator[FilteredRouter]:
-    made = FilteredRouter()
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def log(event: str = "ALL", **values: str) -> FirewallLog:

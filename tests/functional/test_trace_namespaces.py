@@ -21,10 +21,12 @@ from neutrino.dataplane.netlink.real import RealNetlink
 from neutrino.dataplane.ovsdb.api import Snapshot
 from neutrino.model.routing import PortForwarding
 from neutrino.model.trace import Cause, Packet
-from tests.support.filtered_router import ADDRESSES, DUAL_GATEWAY, INSIDE, OTHER, OUTSIDE, FilteredRouter, filtered
+from tests.support.filtered_router import ADDRESSES, DUAL_GATEWAY, INSIDE, OTHER, OUTSIDE, FilteredRouter, filtered, net
 from tests.support.firewall import GRE, ICMP, ICMPV6, PASSES, REFUSED, SCTP, TCP, UDP, group, rule
 from tests.support.l2 import Cloud
 from tests.support.routing import QG, floating, router
+
+__all__ = ["net"]  # fixture
 
 DEVICES = {INSIDE: "qr-00000001-aa", OTHER: "qr-00000002-aa", OUTSIDE: QG}
 FLOATING = "203.0.113.20"
@@ -81,15 +83,6 @@ class Traced:
         _, trail = self.ask(*question, **values)  # type: ignore[arg-type]
         (last,) = trail.exits
         return last.cause
-
-
-@pytest.fixture(scope="module")
-def net() -> Iterator[FilteredRouter]:
-    made = FilteredRouter()
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture

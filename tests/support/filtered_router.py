@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import msgspec
+import pytest
 
 from neutrino.agent.l3.config import L3Options
 from neutrino.agent.runtime.service_namespaces import plan_tables
@@ -214,3 +215,12 @@ class FilteredRouter:
         for name in (INSIDE, OTHER, OUTSIDE):
             self._place.netlink.delete_namespace(self._name(name))
         self._place.close()
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[FilteredRouter]:
+    made = FilteredRouter()
+    try:
+        yield made
+    finally:
+        made.close()
