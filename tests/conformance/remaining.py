@@ -192,10 +192,10 @@ MORE_TOLERANT: tuple[Difference, ...] = (
         "one form for both",
     ),
     Difference(
-        "a log of a firewall group, or of a port with one, that is not ACTIVE",
+        "create a log of a firewall group whose status is not ACTIVE, or of a port in such a group",
         "400 (FWGIsNotReadyForLogging, PortIsNotReadyForLogging)",
-        "accepted; hosts log once they filter by the group",
-        "the outcome is the same, and nobody has to wait for a host",
+        "201; hosts log once they filter by the group",
+        "the outcome is the same, and clients need not wait until hosts have reported the group",
     ),
     Difference("a character beyond U+FFFE in a name", "refused", "accepted", "all databases here store it"),
     Difference(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from neutrino.agent import packet_lines
 from neutrino.agent.l2 import pipeline
 from neutrino.agent.l2.desired import Desired
 from neutrino.agent.l2.extension_api import cookie_of
@@ -65,6 +66,16 @@ def desired(*logs: PacketLog) -> Desired:
 
 def lines(state: Desired, table: int, data: bytes, in_port: int = 5, name: str = "p1") -> list[str]:
     return [*LoggedPorts(state).lines(PacketIn(cookie_of(f"port {name}"), table, in_port, data))]
+
+
+@pytest.mark.parametrize("text", ["p\naction=DROP", "p action=DROP", "p\u2028action=DROP", 'p"'])
+def test_no_text_of_a_client_adds_a_line_or_a_field(text: str) -> None:
+    log = PacketLog(id="l1", name=text, project_id=text, event="DROP")
+    found = [*packet_lines.lines("DROP", "ingress", "vm_port", "p1", [log], decode(udp(81)))]  # type: ignore[arg-type]
+    (line,) = found
+    assert f"project_id={json.dumps(text)} log_resource_ids=" in line
+    assert f"log_names={json.dumps([text])} direction=" in line
+    assert len(line.splitlines()) == 1
 
 
 def test_a_message_of_the_switch() -> None:

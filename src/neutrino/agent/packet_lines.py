@@ -1,6 +1,7 @@
 """Lines of the network log: the headers of a packet, and the logs that it is for, as text. Pure."""
 
 import json
+import re
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from neutrino.model.trace import Packet
 
 COPIED_BYTES = 128  # of a packet: all headers that are logged
 _PROTOCOLS = {ICMP: "icmp", TCP: "tcp", UDP: "udp", ICMPV6: "icmpv6", SCTP: "sctp"}
+_PLAIN = re.compile(r"[\w.:-]+", re.ASCII)
 _IPV4, _IPV6, _VLAN = 0x0800, 0x86DD, 0x8100
 
 
@@ -43,10 +45,10 @@ def _line(
     logs: Sequence[PacketLog | FirewallLog],
     frame: Frame,
 ) -> str:
-    """The first four fields are those of Neutron's log. Names are quoted: they are any text of a client."""
+    """The first four fields are those of Neutron's log. Names and unusual project ids, texts of a client, are quoted."""
     words = {
         "action": event,
-        "project_id": project_id,
+        "project_id": project_id if _PLAIN.fullmatch(project_id) else json.dumps(project_id),
         "log_resource_ids": [log.id for log in logs],
         **port,
         "log_names": json.dumps([log.name for log in logs]),
