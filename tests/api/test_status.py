@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from neutrino import __version__
-from neutrino.diagnosis.facts import FEED_PROCESS
+from neutrino.diagnosis.facts import FEED_PROCESS, WRONG_CREDENTIAL
 from neutrino.features.router.tables import router_l3_agents, routers
 from neutrino.model.agents import DHCP, HA_VRRP_ADVERT_INT, HELD, L3, OVS, AgentState
 from neutrino.server.db import schema
@@ -169,6 +170,57 @@ def test_a_process_that_is_silent(fresh: tuple[Server, Api]) -> None:
     assert [row["host"] for row in shown(admin)["feed"]["processes"]] == ["server-2"], "kept for an hour"
     ProcessSweep(server.db, lambda: clock() + 3600).sweep()
     assert shown(admin)["feed"]["processes"] == []
+
+
+def test_a_machine_that_lost_power_and_is_back_is_no_problem(fresh: tuple[Server, Api]) -> None:
+    """Its processes could not delete their rows, and those of the new boot do not see that they have ended."""
+    server, admin = fresh
+    row = {
+        "id": "lost",
+        "host": "server-2",
+        "kind": "feed",
+        "pid": 7,
+        "release": "0",
+        "details": '{"machine":"before"}',
+    }
+    row |= {"started_at": "2026-01-01T00:00:00Z", "seen_at": "2026-01-01T00:00:10Z"}
+    with server.db.transaction() as tx:
+        tx.execute(sa.insert(t.server_processes).values([row, {**row, "id": "lost-api", "kind": "api"}]))
+
+    def silent() -> list[str]:
+        return [text.split()[1] for text in texts(shown(admin)) if "has not written" in text]
+
+    feed_process(server, "server-1")
+    assert silent() == ["api", "feed"]
+    feed_process(server, "server-2")
+    assert silent() == ["api"], "its API is not back"
+
+
+def test_a_silent_process_beside_a_new_one_of_the_same_boot_is_a_problem(fresh: tuple[Server, Api]) -> None:
+    """It hangs: the new one would have deleted the row of one that has ended."""
+    server, admin = fresh
+    first = ServerProcess(server.db, "server-2", FEED_PROCESS, clock=lambda: time.time() - 60)
+    first.id = "hangs"
+    first.write()
+    feed_process(server, "server-2")
+    assert [text for text in texts(shown(admin)) if "has not written" in text]
+
+
+def test_a_host_that_was_refused_before_another_process_admitted_it_is_well(fresh: tuple[Server, Api]) -> None:
+    """Between the change of its credential and its next login, which goes to any feed process."""
+    server, admin = fresh
+    switch(server, "h1", dataplane="up")
+    now = time.time()
+
+    def refusals(admitted: float, reason: str = WRONG_CREDENTIAL) -> list[str]:
+        refused = {"h1": {"address": "192.0.2.1", "at": now - 50, "reason": reason}}
+        feed_process(server, "server-1", refused_hosts=refused, hosts=[])
+        feed_process(server, "server-2", refused_hosts={}, hosts=["h1"], logins={"h1": admitted})
+        return [text for text in texts(shown(admin)) if "refused" in text]
+
+    assert refusals(now - 20) == []
+    assert refusals(now - 70), "another machine may have its name"
+    assert refusals(now - 20, "it has the name of another one"), "not for its credential"
 
 
 def test_rows_of_processes_that_ended_on_this_machine_are_removed_at_a_start(fresh: tuple[Server, Api]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from neutrino.diagnosis.facts import FEED_PROCESS, REFUSED, UNKNOWN_LOGIN, WRONG_CREDENTIAL
+from neutrino.diagnosis.facts import FEED_PROCESS, LOGINS, REFUSED, UNKNOWN_LOGIN, WRONG_CREDENTIAL
 from neutrino.feed.address import Address
 from neutrino.feed.client import ClientOptions, FeedClient
 from neutrino.feed.credential_file import CredentialFile
@@ -199,7 +199,12 @@ def test_refusals_are_bounded_and_expire() -> None:
     assert hosts["h9"] == {"address": "192.0.2.1", "at": 1000, "reason": WRONG_CREDENTIAL}
     assert shown[UNKNOWN_LOGIN]["name"].startswith("999[2Jx"), "without control characters"
     assert len(shown[UNKNOWN_LOGIN]["name"]) == admission.MAX_SHOWN_NAME
-    refusals.forget("h9")
+    refusals.admitted("h9")
     assert "h9" not in refusals.recent()[REFUSED]
+    assert refusals.recent()[LOGINS] == {"h9": 1000}
+    for number in range(admission.MAX_LOGINS):
+        refusals.admitted(f"g{number}")
+    assert len(refusals.recent()[LOGINS]) == admission.MAX_LOGINS
+    assert "h9" not in refusals.recent()[LOGINS]
     now += admission.REFUSED_SECONDS + 1
-    assert refusals.recent() == {REFUSED: {}}
+    assert refusals.recent() == {REFUSED: {}, LOGINS: {}}

@@ -154,6 +154,17 @@ def test_a_server_has_its_packages_before_it_is_drained() -> None:
     assert not any("ansible.builtin.copy" in text or "update_cache" in text for text in installation)
 
 
+def test_certificates_of_servers_are_renewed_one_server_at_a_time() -> None:
+    """A server with one worker refuses connections while that is replaced: at once, no server would answer."""
+    first, *others = [
+        play for name, play in PLAYS if name == "rotate_certificates.yml" and "certificates" in str(play["roles"])
+    ]
+    assert (first["hosts"], first["serial"]) == ("neutrino_servers", 1)
+    assert first["tasks"][0]["ansible.builtin.include_role"]["tasks_from"] == "renewed"
+    assert others
+    assert all("!neutrino_servers" in play["hosts"] for play in others)
+
+
 def test_a_server_that_is_alone_is_not_drained() -> None:
     """Nothing else would answer, until the end of its upgrade."""
     tasks = [task for path, task in TASKS if path == Path("roles/server/tasks/drain.yml")]

@@ -19,9 +19,10 @@ SILENT_AFTER: Final = (
     45.0  # seconds in which a process has not written its row: it hangs, or was killed with its machine
 )
 RECONNECT_SECONDS: Final = 20.0  # after the start of a feed process, in which its hosts connect: agents wait up to 15 s
-# In `details` of feed processes: hosts that are connected, hosts that were refused with time, address and reason, and
-# the last login under a name that no host has.
+# In `details` of feed processes: hosts that are connected, hosts that have logged in lately with the time, hosts that were
+# refused with time, address and reason, and the last login under a name that no host has.
 HOSTS: Final = "hosts"
+LOGINS: Final = "logins"
 REFUSED: Final = "refused_hosts"
 UNKNOWN_LOGIN: Final = "unknown_login"
 DRIVERS_NOT_READY: Final = "drivers_not_ready"  # in `details` of all processes: mechanism drivers, each with the reason
@@ -143,6 +144,16 @@ class Facts:
 
     def is_running(self, process: ProcessRow) -> bool:
         return not process.ended and self.seconds_since(process.seen_at) <= SILENT_AFTER
+
+    def is_replaced(self, process: ProcessRow) -> bool:
+        """Whether its machine has started anew since, and runs another one. What loses power cannot delete its row."""
+        return any(
+            (other.host, other.kind) == (process.host, process.kind)
+            and other.details.get(MACHINE) != process.details.get(MACHINE)
+            and other.started_at >= process.seen_at
+            for other in self.processes
+            if self.is_running(other)
+        )
 
     @cached_property
     def feeds(self) -> Sequence[ProcessRow]:

@@ -56,7 +56,7 @@ def _disk(disk: Disk | None) -> Iterator[Finding]:
 
 def _processes(facts: Facts) -> Iterator[Finding]:
     for process in facts.processes:
-        if not facts.is_running(process):
+        if not facts.is_running(process) and not facts.is_replaced(process):
             age = facts.seconds_since(process.seen_at)
             text = f"the {process.kind} process {process.pid} on {process.host} has not written for {age:.0f} s"
             problem = server_problems.PROCESS_SILENT

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from neutrino.diagnosis import host_problems
-from neutrino.diagnosis.facts import LATE, REFUSED, UNKNOWN_LOGIN, WRONG_CREDENTIAL, AgentRow, Facts
+from neutrino.diagnosis.facts import LATE, LOGINS, REFUSED, UNKNOWN_LOGIN, WRONG_CREDENTIAL, AgentRow, Facts
 from neutrino.diagnosis.problems import WARNING, Finding, Problem
 from neutrino.model.agents import (
     AGENT_MODE,
@@ -132,14 +132,26 @@ def _reported(agent: AgentRow, key: str) -> list[tuple[str, object]]:
 
 
 def _refusals(facts: Facts) -> dict[str, Refusal]:
-    """Return the hosts that a feed process refuses, by the rows of the processes."""
+    """Return the hosts that a feed process refuses, by the rows of the processes.
+
+    A host that a process has admitted since was refused with the credential that it had before.
+    """
     last: dict[str, Refusal] = {}
     for process in facts.feeds:
         refused = process.details.get(REFUSED)
         for host, login in refused.items() if isinstance(refused, dict) else ():
             found = _refusal(login)
             last[host] = max(last.get(host, found), found)
-    return last
+    admitted: dict[str, float] = {}
+    for process in facts.feeds:
+        logins = process.details.get(LOGINS)
+        for host, at in logins.items() if isinstance(logins, dict) else ():
+            admitted[host] = max(admitted.get(host, 0.0), float(str(at)))
+    return {
+        host: refusal
+        for host, refusal in last.items()
+        if refusal.reason != WRONG_CREDENTIAL or admitted.get(host, 0.0) < refusal.at
+    }
 
 
 def _refusal(login: Mapping[str, object]) -> Refusal:

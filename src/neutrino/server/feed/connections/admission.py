@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
-from neutrino.diagnosis.facts import REFUSED, UNKNOWN_LOGIN, WRONG_CREDENTIAL
+from neutrino.diagnosis.facts import LOGINS, REFUSED, UNKNOWN_LOGIN, WRONG_CREDENTIAL
 from neutrino.feed.messages import HOST_HEADER
 from neutrino.model.objects import Object
 from neutrino.server import errors
@@ -34,6 +34,7 @@ MAX_ADDRESSES: Final = 10_000  # with failures; above it, the one that failed lo
 MAX_UNAUTHENTICATED: Final = 256  # connections of one address without a credential
 MAX_UNAUTHENTICATED_ALL: Final = 4096
 MAX_REFUSED_HOSTS: Final = 100
+MAX_LOGINS: Final = 1000  # that are shown: more than the refused hosts of several processes
 REFUSED_SECONDS: Final = 300.0  # a host whose credential is wrong tries several times a minute
 MAX_SHOWN_NAME: Final = 64  # characters of a name that a stranger chose
 MAX_REASON: Final = 300  # characters: it may quote the host
@@ -139,7 +140,10 @@ class Refusal:
 
 @dataclass(slots=True)
 class Refusals:
-    """The last refused logins for `GET /v2.0/status`: which host, from where, when, and why.
+    """The last refused logins for `GET /v2.0/status`: which host, from where, when, and why. And the last others.
+
+    After its credential was changed, a host may be refused by one feed process, and be admitted by another: by the times of
+    both a reader knows that it is well.
 
     Names of known hosts alone are kept. Of all logins under other names, which strangers may choose, only the last one is.
     """
@@ -147,6 +151,7 @@ class Refusals:
     clock: Callable[[], float] = time.time
     _by_host: dict[str, Refusal] = field(default_factory=dict)
     _unknown: Refusal | None = None
+    _logins: dict[str, float] = field(default_factory=dict)  # in the order of the times
 
     def add(self, host: str, address: str, reason: str = WRONG_CREDENTIAL) -> bool:
         """Return whether the host was not refused before, or for another reason."""
@@ -162,14 +167,19 @@ class Refusals:
         self._unknown = Refusal(shown, address or "a local socket", self.clock())
         return before is None
 
-    def forget(self, host: str) -> None:
+    def admitted(self, host: str) -> None:
         self._by_host.pop(host, None)
+        self._logins.pop(host, None)
+        self._logins[host] = self.clock()
+        if len(self._logins) > MAX_LOGINS:
+            del self._logins[next(iter(self._logins))]
 
     def recent(self) -> Object:
         """May be called in any thread."""
         since = self.clock() - REFUSED_SECONDS
         found, unknown = tuple(self._by_host.copy().values()), self._unknown
         shown: Object = {REFUSED: {each.name: each.shown() for each in found if each.at >= since}}
+        shown[LOGINS] = {host: round(at) for host, at in self._logins.copy().items() if at >= since}
         if unknown is not None and unknown.at >= since:
             shown[UNKNOWN_LOGIN] = {"name": unknown.name, **unknown.shown()}
         return shown
@@ -221,7 +231,7 @@ class Admission:
                 self.on_refused()
             return connection.respond(http.HTTPStatus.UNAUTHORIZED, "this is not the host's credential\n")
         connection.admitted = host, known
-        self.refusals.forget(host)
+        self.refusals.admitted(host)
         return None
 
     def take(self, connection: LimitedConnection) -> tuple[str, HostCredential] | None:
