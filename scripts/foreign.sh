@@ -60,40 +60,69 @@ unregister_interpreter() {
 
 # After carry_settings: what emulated programs are given beside the settings of this machine. The files of the locks are
 # downloaded by pip of this machine, for the other architecture: emulated, it would read the pages of the index for most of its
-# time. It checks the hashes of the lock again as it installs them.
+# time. Afterwards, `wheels` is their directory, or empty.
 carry_emulation() { # lock...
-    local carried=$root/root/environment model wheels
+    local carried=$root/root/environment model
     model=$(processor)
     [ -z "$model" ] || printf 'QEMU_CPU=%s\0' "$model" >>"$carried"
-    wheels=$cache/wheels-$release-$architecture-$(cat "$@" | sha256sum | cut -c 1-12)
-    if [ -d "$wheels" ] || download_wheels "$wheels" "$@"; then
+    wheels=$cache/wheels-$release-$architecture-${0##*/}-$(cat "$@" scripts/foreign.sh | sha256sum | cut -c 1-12)
+    if find_pip && { [ -d "$wheels" ] || download_wheels "$@"; }; then
         binds+=("$wheels")
         printf 'PIP_NO_INDEX=1\0PIP_FIND_LINKS=%s\0' "$wheels" >>"$carried" # these names win: they come last
+    else
+        wheels=
     fi
 }
-download_wheels() { # directory, lock...
-    local target=$1 pip python glibc minor machine
-    shift
+# `pip`: of this machine; `python`: the version of the other one; `accepted`: options of pip, for what its Python can load.
+find_pip() {
+    local minor machine glibc
     for pip in .venv/bin/python python3 ''; do
-        [ -n "$pip" ] || { say "this machine has no pip: the emulated one downloads, which takes some minutes more"; return 1; }
+        [ -n "$pip" ] || { say "this machine has no pip: the emulated one does its work, which takes many minutes more"; return 1; }
         ! "$pip" -m pip --version >/dev/null 2>&1 || break
     done
     case $release in 12) python=3.11 glibc=36 ;; 13) python=3.13 glibc=41 ;; esac
     case $architecture in arm64) machine=aarch64 ;; amd64) machine=x86_64 ;; esac
-    pip=("$pip" -m pip download -qq --disable-pip-version-check --dest "$target.new" --no-deps --python-version "$python"
-        --implementation cp --platform "linux_$machine" --platform "manylinux2014_$machine")
-    for ((minor = 17; minor <= glibc; minor++)); do pip+=(--platform "manylinux_2_${minor}_$machine"); done
+    accepted=(--no-deps --python-version "$python" --implementation cp --platform "linux_$machine" --platform "manylinux2014_$machine")
+    for ((minor = 17; minor <= glibc; minor++)); do accepted+=(--platform "manylinux_2_${minor}_$machine"); done
+}
+download_wheels() { # lock...
     say "downloading the wheels of ${*} for $architecture (kept in $cache)"
-    rm -rf "$cache/wheels-$release-$architecture"-* # of earlier locks
+    rm -rf "$cache/wheels-$release-$architecture-${0##*/}"-* # of earlier locks
     if ! download "$@" >"$cache/wheels.log" 2>&1; then
         say "this machine's pip cannot download them, the emulated one tries: $(grep -v '^WARNING' "$cache/wheels.log" | tail -n 1)"
-        rm -rf "$target.new"
+        rm -rf "$wheels.new"
         return 1
     fi
-    mv "$target.new" "$target"
+    mv "$wheels.new" "$wheels"
 }
 download() { # lock...
     local lock
-    for lock; do "${pip[@]}" --require-hashes -r "$lock" || return; done
-    "${pip[@]}" setuptools wheel # what the emulated pip builds the one source with, ovs
+    local options=(download -qq --disable-pip-version-check --dest "$wheels.new" "${accepted[@]}")
+    for lock; do "$pip" -m pip "${options[@]}" --require-hashes -r "$lock" || return; done
+    "$pip" -m pip "${options[@]}" pip setuptools wheel # with which the emulated Python builds the one source, ovs
+}
+
+# A virtual environment without its interpreter: the wheels of a lock, and pip, for `python3 -m venv --without-pip` there to
+# complete. Hashes are checked here. Emulated, pip takes twenty times as long for it; it installs what is a source.
+unpack_wheels() { # lock, directory, the same directory as it is called in the root
+    local lock=$1 directory=$2 named=$3 file list=$root/root/wheels
+    local site=$directory/lib/python$python/site-packages
+    say "unpacking the wheels of $lock into $named"
+    file=$(basename "$wheels"/pip-*.whl)
+    file=${file#pip-}
+    {
+        awk -v sources="$(cd "$wheels" && ls | sed -n 's/^\(.*\)-\([^-]*\)\.tar\.gz$/\1==\2/p')" \
+            'BEGIN { split(sources, names, "\n"); for (i in names) left_out[names[i]] } /^[^ #]/ { skip = $1 in left_out } !skip' "$lock"
+        echo "pip==${file%%-*} --hash=sha256:$(sha256sum "$wheels"/pip-*.whl | cut -d' ' -f1)"
+    } >"$list"
+    "$pip" -m pip install -qq --disable-pip-version-check --no-index --find-links "$wheels" "${accepted[@]}" --only-binary=:all: \
+        --require-hashes --no-compile --target "$site" -r "$list" 2>"$cache/wheels.log" || fail "pip: $(tail -n 1 "$cache/wheels.log")"
+    mv "$site/bin" "$directory/bin"
+    sed -i "1s|^#!.*python.*|#!$named/bin/python|" "$directory"/bin/*
+}
+# The compiled modules of Python are the same on all architectures, and the root is given them if this machine's Python is of the
+# same version. A file that is not for this version is none that is imported.
+compile_modules() { # directory...
+    [ "$("$pip" -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = "$python" ] || return 0
+    "$pip" -m compileall -q -j 0 -s "$root" -p / "$@" >/dev/null 2>&1 || true
 }
