@@ -120,9 +120,9 @@ unpack_wheels() { # lock, directory, the same directory as it is called in the r
     mv "$site/bin" "$directory/bin"
     sed -i "1s|^#!.*python.*|#!$named/bin/python|" "$directory"/bin/*
 }
-# The compiled modules of Python are the same on all architectures, and the root is given them if this machine's Python is of the
-# same version. A file that is not for this version is none that is imported.
+# The compiled modules of Python are the same on all architectures: the root is given them if this machine's Python is of the
+# same version. Tests of packages are never imported. A file that this version cannot compile is none that it imports.
 compile_modules() { # directory...
     [ "$("$pip" -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = "$python" ] || return 0
-    "$pip" -m compileall -q -j 0 -s "$root" -p / "$@" >/dev/null 2>&1 || true
+    "$pip" -m compileall -q -j 0 -s "$root" -p / -x '/site-packages/.*/tests?/' "$@" >/dev/null 2>&1 || true
 }
