@@ -96,26 +96,32 @@ download_wheels() { # lock...
     mv "$wheels.new" "$wheels"
 }
 download() { # lock...
-    local lock
+    local lock source
     local options=(download -qq --disable-pip-version-check --dest "$wheels.new" "${accepted[@]}")
     for lock; do "$pip" -m pip "${options[@]}" --require-hashes -r "$lock" || return; done
-    "$pip" -m pip "${options[@]}" pip setuptools wheel # with which the emulated Python builds the one source, ovs
+    "$pip" -m pip "${options[@]}" pip setuptools wheel # with which the one source is built, ovs
+    for source in "$wheels.new"/*.tar.gz; do # it is Python alone: else its wheel would not be "none-any", and is not used
+        "$pip" -m pip wheel -qq --disable-pip-version-check --no-deps --no-index --find-links "$wheels.new" --wheel-dir "$wheels.new/built" "$source"
+    done
 }
 
 # A virtual environment without its interpreter: the wheels of a lock, and pip, for `python3 -m venv --without-pip` there to
-# complete. Hashes are checked here. Emulated, pip takes twenty times as long for it; it installs what is a source.
+# complete. Hashes are checked here. Emulated, pip takes twenty times as long for it.
 unpack_wheels() { # lock, directory, the same directory as it is called in the root
-    local lock=$1 directory=$2 named=$3 file list=$root/root/wheels
+    local lock=$1 directory=$2 named=$3 file name list=$root/root/wheels
     local site=$directory/lib/python$python/site-packages
     say "unpacking the wheels of $lock into $named"
-    file=$(basename "$wheels"/pip-*.whl)
-    file=${file#pip-}
     {
         awk -v sources="$(cd "$wheels" && ls | sed -n 's/^\(.*\)-\([^-]*\)\.tar\.gz$/\1==\2/p')" \
             'BEGIN { split(sources, names, "\n"); for (i in names) left_out[names[i]] } /^[^ #]/ { skip = $1 in left_out } !skip' "$lock"
-        echo "pip==${file%%-*} --hash=sha256:$(sha256sum "$wheels"/pip-*.whl | cut -d' ' -f1)"
+        for file in "$wheels"/pip-*.whl "$wheels"/built/*-none-any.whl; do
+            [ -e "$file" ] || continue
+            name=$(basename "$file" | sed 's/^\([^-]*\)-\([^-]*\)-.*/\1==\2/')
+            echo "$name --hash=sha256:$(sha256sum "$file" | cut -d' ' -f1)"
+        done
     } >"$list"
-    "$pip" -m pip install -qq --disable-pip-version-check --no-index --find-links "$wheels" "${accepted[@]}" --only-binary=:all: \
+    "$pip" -m pip install -qq --disable-pip-version-check --no-index --find-links "$wheels" --find-links "$wheels/built" \
+        "${accepted[@]}" --only-binary=:all: \
         --require-hashes --no-compile --target "$site" -r "$list" 2>"$cache/wheels.log" || fail "pip: $(tail -n 1 "$cache/wheels.log")"
     mv "$site/bin" "$directory/bin"
     sed -i "1s|^#!.*python.*|#!$named/bin/python|" "$directory"/bin/*
