@@ -46,8 +46,13 @@ class Writer:
         return [[""] * len(reports) for _, reports in several]
 
 
-async def at_once(seconds: float) -> None:
-    pass
+async def at_once(seconds: float) -> bool:
+    return True
+
+
+async def in_storm(seconds: float) -> bool:
+    """Time is up, and many hosts still wait for their snapshots."""
+    return False
 
 
 @contextlib.asynccontextmanager
@@ -106,8 +111,8 @@ def test_reports_wait_for_a_calm_moment() -> None:
         writer, calm = Writer(), asyncio.Event()
         writer.may.set()
 
-        async def is_calm(seconds: float) -> None:
-            await calm.wait()
+        async def is_calm(seconds: float) -> bool:
+            return await calm.wait()
 
         async with batches(writer, calm=is_calm) as batch:
             taken = [asyncio.create_task(batch.take(host, UP)) for host in ("h1", "h2")]
@@ -236,8 +241,9 @@ def test_heartbeats_wait_for_a_calm_moment_only_briefly() -> None:
     async def test() -> None:
         waits: list[float] = []
 
-        async def calm(seconds: float) -> None:
+        async def calm(seconds: float) -> bool:
             waits.append(seconds)
+            return True
 
         made = ReportLanes(Sizes(), 0.0, calm)
         running = asyncio.create_task(made.run())
@@ -248,6 +254,27 @@ def test_heartbeats_wait_for_a_calm_moment_only_briefly() -> None:
         heartbeat, port = waits
         # With a write of so many hosts each time, the agents of 30,000 hosts do not look dead (agent_down_time).
         assert 30_000 / lanes.HOSTS_PER_BATCH * heartbeat < 75 < 30_000 / lanes.HOSTS_PER_BATCH * port
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def test_in_a_storm_ports_are_written_for_a_few_hosts_at_a_time_and_heartbeats_for_all() -> None:
+    count = 2 * lanes.HOSTS_IN_STORM
+
+    async def test() -> None:
+        writer = Sizes()
+        made = ReportLanes(writer, 0.0, in_storm)
+        running = asyncio.create_task(made.run())
+        try:
+            for reports in (UP, [Traffic()]):
+                await asyncio.gather(*(made.take(f"h{number}", reports) for number in range(count)))
+            assert [len(sizes) for sizes in writer.batches] == [lanes.HOSTS_IN_STORM] * 4
+            assert len({host for sizes in writer.batches for host in sizes}) == count
+            await asyncio.gather(*(made.take(f"h{number}", report(f"h{number}")) for number in range(count)))
+            assert len(writer.batches[-1]) == count
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(asyncio.wait_for(test(), 20))
 

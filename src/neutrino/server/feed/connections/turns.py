@@ -30,8 +30,9 @@ class Turns:
         else:
             self._calm.set()
 
-    async def calm(self, seconds: float) -> None:
-        """Wait while many hosts wait for their turn, and no longer than this."""
+    async def calm(self, seconds: float) -> bool:
+        """Wait while many hosts wait for their turn, and no longer than this; whether they do not any more."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._calm.wait()
+        return self._calm.is_set()

@@ -10,8 +10,9 @@ In each lane what arrives during a write is written together in the next one, of
 host in turn, whatever its number of connections. So a thousand hosts that report, or whose ports come up at once, cost a
 few transactions, and a host with many reports delays its own alone.
 
-While many hosts wait for their first snapshot, the lanes wait too, for a bounded time: a write takes processor time from
-the one thread that sends snapshots, and an ACTIVE port is of less use than a host that has its state.
+While many hosts wait for their first snapshot, the lanes wait too, for a bounded time, and what is no heartbeat is then
+written for a few hosts alone: a write takes processor time from the one thread that sends snapshots, and an ACTIVE port is
+of less use than a host that has its state.
 """
 
 import asyncio
@@ -28,6 +29,9 @@ from neutrino.server import errors
 
 SHARE: Final = 100  # reports of one host in one write
 HOSTS_PER_BATCH: Final = 500
+# The same while many hosts wait for their snapshots: twenty ports each of 500 hosts take seconds of processor time, with
+# the changes that they cause.
+HOSTS_IN_STORM: Final = 50
 # Seconds that a write waits at most while many hosts wait for their snapshots: agents of thousands must not look dead.
 PATIENCE: Final = 10.0
 HEARTBEAT_PATIENCE: Final = 0.5
@@ -37,7 +41,8 @@ HostReports = tuple[str, Sequence[HostReport]]  # host, its reports
 # For each host the answers to its reports: the reason of a refusal, or an empty text. Of a host whose time is up, to fewer
 # than all of them, and to at least one.
 Write = Callable[[Sequence[HostReports]], Awaitable[list[list[str]]]]
-Wait = Callable[[float], Awaitable[None]]  # until it is a good moment for a write, for so many seconds at most
+# Until it is a good moment for a write, for so many seconds at most; whether it is one.
+Wait = Callable[[float], Awaitable[bool]]
 
 
 def is_heartbeat(report: HostReport) -> bool:
@@ -66,13 +71,19 @@ def _from_left(several: deque[_Waiting]) -> Iterator[_Waiting]:
 
 
 class ReportBatches:
-    """One lane. A plain heartbeat waits up to `delay` seconds for others; everything else is written at once."""
+    """One lane. A plain heartbeat waits up to `delay` seconds for others; everything else is written at once.
 
-    def __init__(self, write: Write, delay: float, calm: Wait, patience: float = PATIENCE) -> None:
+    `patience`: seconds that a write waits for a good moment; `in_storm`: how many hosts it is for if there was none.
+    """
+
+    def __init__(
+        self, write: Write, delay: float, calm: Wait, patience: float = PATIENCE, in_storm: int = HOSTS_IN_STORM
+    ) -> None:
         self._write = write
         self._delay = delay
         self._calm = calm
         self._patience = patience
+        self._in_storm = in_storm
         self._waiting: dict[str, deque[_Waiting]] = {}  # by host, in the order in which it is their turn
         self._batch: Sequence[_Waiting] = ()
         self._is_closed = False
@@ -105,18 +116,18 @@ class ReportBatches:
             if not self._urgent.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._urgent.wait(), self._delay)
-            await self._calm(self._patience)
-            self._batch = self._next_batch()
+            is_calm = await self._calm(self._patience)
+            self._batch = self._next_batch(HOSTS_PER_BATCH if is_calm else self._in_storm)
             if not self._waiting:
                 self._some.clear()
                 self._urgent.clear()
             await self._write_batch(self._batch)
             self._requeue(self._batch)
 
-    def _next_batch(self) -> list[_Waiting]:
+    def _next_batch(self, most: int) -> list[_Waiting]:
         """What arrived first of each host whose turn it is; the host is then behind all others."""
         batch = []
-        for host in list(self._waiting)[:HOSTS_PER_BATCH]:
+        for host in list(self._waiting)[:most]:
             several = self._waiting.pop(host)
             # A report of a connection that has ended is not acknowledged: the host repeats it.
             first = next((one for one in _from_left(several) if not one.done.done()), None)
@@ -156,7 +167,7 @@ class ReportLanes:
     """The lanes, each with a task of its own."""
 
     def __init__(self, write: Write, delay: float, calm: Wait) -> None:
-        self._heartbeats = ReportBatches(write, delay, calm, HEARTBEAT_PATIENCE)
+        self._heartbeats = ReportBatches(write, delay, calm, HEARTBEAT_PATIENCE, HOSTS_PER_BATCH)
         self._others, self._bulk = (ReportBatches(write, delay, calm) for _ in range(2))
 
     async def run(self) -> None:
