@@ -9,7 +9,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -98,21 +97,9 @@ def test_a_trace_agrees_with_real_packets(situation: S, site: Site) -> None:
     check(situation, site)
 
 
-@contextlib.contextmanager
-def suspended(lab: Lab, host: str) -> Iterator[None]:
-    """The agent of a host does not run on, and is not gone either."""
-    pid = lab.agent_pid(host)
-    assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
 def test_a_host_that_does_not_answer(site: Site) -> None:
     """Its packets still arrive, which nobody can see from outside: the verdict is unknown, and the host is named."""
-    with suspended(site.lab, "h2"):
+    with site.lab.suspended_agent("h2"):
         wait_until_reachable(site.a, site.far)
         found = trace_once(site.lab, **REQUEST(site))
     assert (found["verdict"], found["cause"]) == ("unknown", "host-timeout")
@@ -122,7 +109,7 @@ def test_a_host_that_does_not_answer(site: Site) -> None:
 
 def test_changes_that_a_host_has_not_applied(site: Site) -> None:
     """The agent was suspended when the group was closed: what the host does now is not known, and that is shown."""
-    with suspended(site.lab, "h2"):
+    with site.lab.suspended_agent("h2"):
         with in_groups(site.far, site.closed):
             wait_until_reachable(site.a, site.far)
             found = trace_once(site.lab, **REQUEST(site))
@@ -194,7 +181,7 @@ def test_the_command(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
         assert "Add an ingress rule" in text
     assert run("nobody", "--to", "far") == (2, "")
     wait_until_reachable(site.a, site.far)
-    with suspended(site.lab, "h2"):
+    with site.lab.suspended_agent("h2"):
         assert run("a", "--to", "far")[0] == 3
 
 

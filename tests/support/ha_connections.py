@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from neutrino.lab.errors import wait_until
 from neutrino.model.objects import Object
 from tests.support.lab_control import Lab
-from tests.support.routing_lab import SOON, active_host, failed_host, hosts_of, wait_until_no_drift
+from tests.support.routing_lab import SOON, active_host, failed_host, hosts_of, wait_until_no_drift, without_ha_link
 
-HA_PORT = "network:router_ha_interface"
 ENABLED = {"DEFAULT": {"ha_conntrackd_enabled": "true"}}
 
 
@@ -73,15 +72,9 @@ class HandedOver:
     @contextlib.contextmanager
     def cut_off(self, *ports: int) -> Iterator[None]:
         """The active host is cut off the HA network, by which it steps back; what else it does goes on."""
-        with self._taken_over(ports) as lost:
-            (port,) = self.lab.api.list(
-                "port", device_id=self.router["id"], device_owner=HA_PORT, **{"binding:host_id": lost}
-            )
-            link = "ip", "link", "set", f"ha-{port['id'][:11]}"
-            self.inside(lost, *link, "down")
+        with self._taken_over(ports) as lost, without_ha_link(self.lab, self.router, lost):
             self._wait_until_taken_over(lost)
             yield
-            self.inside(lost, *link, "up")
 
     @contextlib.contextmanager
     def _taken_over(self, ports: Sequence[int]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -121,6 +121,17 @@ class Lab(BaseLab):
     def stop_agent(self, host: str, *, kill: bool = False) -> None:
         self.check_host(host)
         end(self.agent_pid(host), kill=kill)
+
+    @contextlib.contextmanager
+    def suspended_agent(self, host: str) -> Iterator[None]:
+        """The agent of a host does not run on, and is not gone either."""
+        pid = self.agent_pid(host)
+        assert pid is not None, f"{host} has no agent"
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def stop_nova(self, host: str) -> None:
         end(self.processes.pid(f"{host}-nova"), kill=True)

@@ -188,6 +188,25 @@ def failed_host(lab: Lab, router: Object, host: str) -> Iterator[None]:
         lab.start_agent(host)
 
 
+@contextlib.contextmanager
+def without_ha_link(lab: Lab, router: Object, host: str) -> Iterator[None]:
+    """The device of an HA router on the HA network is down on this host, where keepalived steps back.
+
+    The agent is suspended meanwhile: it would set the device up at once, and which host is active then would be a race.
+    """
+    (port,) = lab.api.list(
+        "port", device_id=router["id"], device_owner="network:router_ha_interface", **{"binding:host_id": host}
+    )
+    namespace = f"{'snat' if router['distributed'] else 'qrouter'}-{router['id']}"
+    link = "ip", "netns", "exec", namespace, "ip", "link", "set", f"ha-{port['id'][:11]}"
+    with lab.suspended_agent(host):
+        lab.run(host, [*link, "down"])
+        try:
+            yield
+        finally:
+            lab.run(host, [*link, "up"])
+
+
 def kill_keepalived(lab: Lab, router: Object, host: str) -> None:
     pids = lab.run(host, ["pgrep", "-f", f"keepalived.*{lab.paths.host(host)}.*{router['id']}"]).stdout
     lab.run(host, ["kill", "-9", *pids.split()])

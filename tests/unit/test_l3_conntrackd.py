@@ -44,7 +44,7 @@ def lines_of(wanted: Router, options: L3Options) -> list[str]:
 def test_hosts_of_a_router_send_to_a_port_of_its_own(tmp_path: Path) -> None:
     options = configured("ha_conntrackd_group = 4000\nha_conntrackd_ipv4_mcast_addr = 225.0.0.9\n", tmp_path)
     lines = lines_of(router(interface(1), ha=membership()), options)
-    assert {"Mode FTFW {", "IPv4_address 225.0.0.9", "Group 4007", f"Interface {HA_DEVICE}"} <= set(lines)
+    assert {"Mode NOTRACK {", "IPv4_address 225.0.0.9", "Group 4007", f"Interface {HA_DEVICE}"} <= set(lines)
     assert {"IPv4_interface 169.254.192.7", "IPv4_address 169.254.192.0/18", "Path /state/control"} <= set(lines)
 
 

@@ -3,6 +3,9 @@
 Each host of an HA router sends changes of its connections to the others over the HA network, by multicast: the port is
 `ha_conntrackd_group` and the router's VRRP id, as in Neutron, so that hosts of both understand each other while a cloud is
 converted. What a host receives is in conntrackd's external cache, and gets into the kernel when the host becomes active.
+
+The mode is NOTRACK. In Neutron's, FTFW, conntrackd expects the sequence numbers of one other host: of two, it drops the
+messages of the one whose numbers are lower.
 """
 
 from neutrino.agent.l3.config import L3Options
@@ -38,7 +41,7 @@ General {{
     }}
 }}
 Sync {{
-    Mode FTFW {{
+    Mode NOTRACK {{
         StartupResync yes
     }}
     Multicast Default {{
