@@ -385,6 +385,27 @@ def test_an_uplink_without_carrier(host: Host) -> None:
         assert (last.cause, last.note) == (Cause.LINK_DOWN, "physical network ext: device eth1 has no carrier")
 
 
+def test_a_next_hop_outside_that_does_not_answer(host: Host) -> None:
+    """By a link that is down, its question does not leave the host: then that is the cause."""
+    _physical(host, SwitchPort("br-ex", "eth1", 2, 21, "system"), SwitchPort("br-ex", "qg-1", 3, 22, "internal"))
+    _devices(host, "eth1")
+    host.inspection.traces |= {"br-int": DELIVERED, "br-ex": DELIVERED.replace("actions: 3", "actions: 21")}
+    host.netlink.create_namespace("qrouter-1")
+    for name, address in (("qr-1", mac(2)), ("qg-1", mac(3))):
+        host.netlink.add_device("qrouter-1", name)
+        host.netlink.apply("qrouter-1", [SetDevice(name, up=True, mac=address)])
+    host.inside = {"p2": ("qrouter-1", "qr-1")}
+    host.inspection.routes["qrouter-1", PACKET.destination] = Route(device="qg-1", via="203.0.113.1")
+    (last,) = host.ask(Question(point=PORT, packet=PACKET)).exits
+    assert last.point == Point(kind=PointKind.PHYSICAL, physical_network="ext"), "it has not been asked yet"
+    host.inspection.resolved["qrouter-1", "qg-1"] = {"203.0.113.1": ""}
+    (last,) = host.ask(Question(point=PORT, packet=PACKET)).exits
+    assert (last.cause, last.note) == (Cause.NO_NEIGHBOUR, "qrouter-1: 203.0.113.1 does not answer on qg-1")
+    _set_carrier(host, "eth1", up=False)
+    (last,) = host.ask(Question(point=PORT, packet=PACKET)).exits
+    assert (last.cause, last.note) == (Cause.LINK_DOWN, "physical network ext: device eth1 has no carrier")
+
+
 @pytest.mark.parametrize("on_bridge", [False, True], ids=["a device", "a bridge of the switch"])
 def test_the_underlay_without_carrier(host: Host, on_bridge: bool) -> None:
     peer = "192.0.2.9"

@@ -239,6 +239,7 @@ def test_both_drop_for_different_causes() -> None:
         (Cause.NO_ROUTE, {}, "drift"),
         (Cause.NO_DEVICE, {"position": 3}, "no-device"),
         (Cause.DATAPLANE_DOWN, {}, "dataplane-down"),
+        (Cause.NO_NEIGHBOUR, {}, "no-neighbour"),
     ],
 )
 def test_only_the_dataplane_drops(cause: Cause, values: Any, expected: str) -> None:

@@ -151,6 +151,12 @@ NO_NDP_PROXY = Problem(
     "The router has NDP proxies, and none is for the port's address.",
     "Create an NDP proxy for the port's address, or disable enable_ndp_proxy of the router.",
 )
+NO_NEIGHBOUR = Problem(
+    "no-neighbour",
+    "The next hop on the external network does not answer ARP or neighbour solicitations.",
+    "Check that the machine or gateway with this address is up, and that the physical network, its VLAN and the switch "
+    "port carry the host's packets: tcpdump on the host's uplink shows the questions.",
+)
 NOT_REACHED = Problem(
     "not-reached",
     "The sender's routes lead elsewhere than to the destination's port.",

@@ -45,6 +45,9 @@ class Cause(StrEnum):
     NO_PHYSICAL_NETWORK = "no-physical-network"  # the host has no bridge for it
     NETWORK_LOCAL = "network-local"  # of type local: its packets do not leave their host
     LINK_DOWN = "link-down"  # a device on the way is down or has no carrier
+    NO_NEIGHBOUR = (
+        "no-neighbour"  # a machine of an external network that does not answer ARP or neighbour solicitations
+    )
     # routing
     NO_ROUTER = "no-router"  # no gateway in the source's subnet leads there
     NO_ROUTE = "no-route"

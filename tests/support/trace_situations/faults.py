@@ -7,9 +7,10 @@ import json
 from collections.abc import Iterator
 
 from neutrino.lab.errors import wait_until
+from neutrino.lab.settings import EXTERNAL_ADDRESSES
 from tests.support.lab_guests import flows, wait_until_reachable
 from tests.support.lab_trace import SOON, pings
-from tests.support.routing_lab import MACHINE, active_host, host_of, hosts_of, in_router
+from tests.support.routing_lab import EXTERNAL, MACHINE, active_host, host_of, hosts_of, in_router, without_ha_link
 from tests.support.trace_situations.changes import Change
 from tests.support.trace_situations.site import Site
 
@@ -33,6 +34,22 @@ def external_link_down(site: Site) -> Iterator[None]:
     """Of the host that has the legacy router."""
     with link_down(host_of(site.lab, site.routers["legacy"]), "external")(site):
         yield
+    _settle(site, "legacy-left", MACHINE)
+
+
+@contextlib.contextmanager
+def silent_outside(site: Site) -> Iterator[None]:
+    """The machine on the external network does not have its address: nobody answers ARP for it."""
+    (device,) = json.loads(site.lab.run(EXTERNAL, ["ip", "-json", "address", "show", "to", MACHINE]).stdout)
+    words = EXTERNAL_ADDRESSES[0], "dev", device["ifname"]
+    router = site.routers["legacy"]
+    site.lab.run(EXTERNAL, ["ip", "address", "del", *words])
+    try:
+        # Nothing is sent for so long that the kernel has to ask again.
+        in_router(site.lab, router, host_of(site.lab, router), "ip", "neigh", "flush", "to", MACHINE)
+        yield
+    finally:
+        site.lab.run(EXTERNAL, ["ip", "address", "add", *words])
     _settle(site, "legacy-left", MACHINE)
 
 
@@ -195,19 +212,13 @@ def without_translation(site: Site) -> Iterator[None]:
 
 @contextlib.contextmanager
 def failed_over(site: Site) -> Iterator[None]:
-    """The HA router is active on the other host: on the first one, its HA device is down."""
+    """The HA router is active on the other host, and stays there: the first one was without its link for a while."""
     router, lab = site.routers["ha"], site.lab
     hosts = sorted(hosts_of(lab, router))
     first = active_host(lab, router, among=hosts)
-    names = in_router(lab, router, first, "ls", "/sys/class/net").split()
-    device = next(name for name in names if name.startswith("ha-"))
-    in_router(lab, router, first, "ip", "link", "set", device, "down")
-    try:
-        (other,) = set(hosts) - {first}
+    (other,) = set(hosts) - {first}
+    with without_ha_link(lab, router, first):
         wait_until(lambda: hosts_of(lab, router)[other] == "active", 2 * SOON, f"{router['name']} does not fail over")
-        _settle(site, "ha-left", MACHINE)
-        yield
-    finally:
-        in_router(lab, router, first, "ip", "link", "set", device, "up")
-        active_host(lab, router, among=hosts)
-        _settle(site, "ha-left", MACHINE)
+    assert active_host(lab, router, among=hosts) == other
+    _settle(site, "ha-left", MACHINE)
+    yield

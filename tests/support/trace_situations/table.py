@@ -426,6 +426,12 @@ FAULTS = [
         change=faults.external_link_down,
     ),
     S(
+        "a machine outside that does not answer",
+        *("legacy-left", MACHINE, PING, "no-neighbour"),
+        agrees=False,
+        change=faults.silent_outside,
+    ),
+    S(
         "the receiver's own device is down",
         "a",
         "far",

@@ -23,14 +23,13 @@ from neutrino.agent.trace.netfilter.xtables import AllRules
 from neutrino.agent.trace.owners import NOBODY, Owner
 from neutrino.agent.trace.packets import WITH_PORTS, connection_tuple, describe, version
 from neutrino.agent.trace.switch import SwitchState
-from neutrino.agent.trace.trail import AtDevice, AtSwitch, Place, Trail
+from neutrino.agent.trace.trail import UNRESOLVED, AtDevice, AtSwitch, Place, Trail
 from neutrino.dataplane.conntrack.api import ICMP, ICMPV6
 from neutrino.dataplane.inspection.api import Inspection, Route, TrackedConnection
 from neutrino.dataplane.netlink.api import Netlink
 from neutrino.dataplane.netlink.values import HOST, Device, NamespaceState
 from neutrino.model.trace import Cause, Packet
 
-UNRESOLVED: Final = "00:00:00:00:00:00"  # MAC of a neighbour that has not been asked yet
 _NAT_PRIORITY: Final = {"prerouting": -100, "postrouting": 100}
 _FORWARDING: Final = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
 _OWNERS: Final = {"qrouter-": "router", "snat-": "router", "fip-": "network", "qdhcp-": "network"}
@@ -340,12 +339,15 @@ class NamespaceWalk:
             note = f"{hop} has not answered; port with MAC {known}" if failed else f"{hop} is resolved first: {known}"
             trail.observe("neighbour", where, "resolve", owner=passage.owner, note=note)
             return known
-        if failed or not device.name.startswith(_OUTSIDE):
+        if not device.name.startswith(_OUTSIDE):
             why = "does not answer" if failed else "is no address of a port"
             trail.observe("neighbour", where, "drop", owner=passage.owner, note=f"{hop} {why}")
             trail.drop(passage.packet, Cause.NO_SUCH_ADDRESS, f"{where}: {hop} {why} on {device.name}")
             return None
-        trail.observe("neighbour", where, "resolve", owner=passage.owner, note=f"{hop} is resolved first")
+        note = f"{hop} has not answered, and is asked again" if failed else f"{hop} is resolved first"
+        trail.observe("neighbour", where, "resolve", owner=passage.owner, note=note)
+        if failed:  # the cause may be on the way of the question: a link that is down
+            trail.unanswered[device.mac] = f"{where}: {hop} does not answer on {device.name}"
         return UNRESOLVED
 
 

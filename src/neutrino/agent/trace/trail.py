@@ -10,6 +10,7 @@ MAX_OBSERVATIONS: Final = 300
 MAX_EXITS: Final = 32
 MAX_TEXT: Final = 2000  # characters of a flow or rule
 MAX_DRIFT: Final = 20
+UNRESOLVED: Final = "00:00:00:00:00:00"  # MAC of a neighbour that has not been asked yet, or has not answered
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Trail:
     exits: list[Exit] = dataclasses.field(default_factory=list)
     drift: list[str] = dataclasses.field(default_factory=list)
     objects: set[str] = dataclasses.field(default_factory=set)  # ids of the objects on the way
+    unanswered: dict[str, str] = dataclasses.field(default_factory=dict)
+    """By MAC of a sender: the neighbour that has not answered it. What is followed then is the question for its MAC."""
 
     def observe(
         self,
@@ -72,6 +75,10 @@ class Trail:
 
     def leave(self, packet: Packet, point: Point, note: str = "") -> None:
         """One copy leaves; of several that leave alike, one is noted."""
+        if packet.eth_dst == UNRESOLVED and (silent := self.unanswered.get(packet.eth_src)) is not None:
+            if not any(each.cause is Cause.NO_NEIGHBOUR and each.note == silent for each in self.exits):
+                self.drop(packet, Cause.NO_NEIGHBOUR, silent)
+            return
         if point.port_id:
             self.objects.add(point.port_id)
         if not any(each.point == point and each.packet == packet for each in self.exits):

@@ -27,7 +27,12 @@ DATAPLANE: Final = "dataplane"  # kind of a step that only the hosts know
 # What a host answers where it knows no more than that nothing leaves: every cause of the server explains it.
 _UNSPECIFIC: Final = frozenset({Cause.NONE, Cause.OTHER, Cause.DRIFT})
 _NO_FLOWS: Final = frozenset({Cause.PORT_NOT_WIRED, Cause.NO_DEVICE})
-_NOWHERE: Final = frozenset({Cause.NO_SUCH_ADDRESS, Cause.NO_DEVICE, Cause.NO_ROUTE, Cause.NO_TUNNEL, Cause.NO_ROUTER})
+_NOWHERE: Final = frozenset(
+    {
+        *(Cause.NO_SUCH_ADDRESS, Cause.NO_DEVICE, Cause.NO_ROUTE, Cause.NO_TUNNEL, Cause.NO_ROUTER),
+        Cause.NO_NEIGHBOUR,
+    }
+)
 # The same thing as the server and as a host sees it.
 _SAME: Final = {
     Cause.PORT_ADMIN_DOWN: _NO_FLOWS | _NOWHERE,
@@ -55,7 +60,7 @@ _MORE_SPECIFIC: Final = {(Cause.PORT_NOT_WIRED, Cause.NO_DEVICE), (Cause.PORT_NO
 _HOSTS_OWN: Final = frozenset(
     {
         *(Cause.NO_DEVICE, Cause.LINK_DOWN, Cause.DATAPLANE_DOWN, Cause.NO_TUNNEL, Cause.NO_PHYSICAL_NETWORK),
-        *(Cause.PORT_NOT_WIRED, Cause.PACKET_TOO_BIG, Cause.VPN_DOWN),
+        *(Cause.PORT_NOT_WIRED, Cause.PACKET_TOO_BIG, Cause.VPN_DOWN, Cause.NO_NEIGHBOUR),
     }
 )
 # It leaves by a physical network to an address that no port has: nobody here knows whether a machine has it.
