@@ -91,22 +91,26 @@ class Changes:
                 rows, position, removed = self.read(asked)
             else:
                 rows, position, removed = self.read_project(asked, context.project_id or "-")
-            rows = [self._with_values(row, authorizer, context) for row in rows if visibility.hidden(row) is not None]
-            shown = visible.present(CHANGE, rows, visibility, fields)
+            own = (self._with_values(row, authorizer, context) for row in rows if visibility.hidden(row) is not None)
+            shown = visible.present(CHANGE, [row for row in own if row is not None], visibility, fields)
             return Reply(200, {"changes": shown, "position": position, "removed": removed}, compressible=True)
 
         return [Route("GET", f"{PREFIX}/{CHANGE.url}", index)]
 
-    def _with_values(self, row: Object, authorizer: Authorizer, context: Context) -> Object:
-        """The row with the attributes that the caller sees of the object."""
-        changed = decode_changed(row["changed"])
+    def _with_values(self, row: Object, authorizer: Authorizer, context: Context) -> Object | None:
+        """The row with the attributes that the caller sees of the object; None if a member may not know of the object.
+
+        Such as a log that an administrator has made for the packets of a project.
+        """
         resource = self.resources.get(row["kind"])
-        if changed and resource is not None:
-            seen = authorizer.visibility(context, resource, f"get_{resource.full_name}")
-            hidden = seen.hidden(dict.fromkeys(_OWNERS, row["project_id"]))
-            names = frozenset(resource.visible) | resource.secrets if hidden is not None else frozenset()
-            changed = [one for one in changed if one["name"] in names - (hidden or frozenset())]
-        return {**row, "changed": changed if resource is not None else []}
+        if resource is None:
+            return {**row, "changed": []}
+        seen = authorizer.visibility(context, resource, f"get_{resource.full_name}")
+        hidden = seen.hidden(dict.fromkeys(_OWNERS, row["project_id"]))
+        if hidden is None:
+            return {**row, "changed": []} if context.is_admin else None
+        names = (frozenset(resource.visible) | resource.secrets) - hidden
+        return {**row, "changed": [one for one in decode_changed(row["changed"]) if one["name"] in names]}
 
     def read(self, asked: _Asked) -> tuple[list[Object], int, int]:
         """All rows, and the head's two positions."""
