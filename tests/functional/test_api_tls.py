@@ -34,8 +34,8 @@ def certificate(port: int, context: ssl.SSLContext) -> bytes:
 class TlsNeutrino(Neutrino):
     """The server with TLS. It is ready when it completes a handshake, which a client certificate is not needed for."""
 
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__({"DEFAULT": {"use_ssl": True}, "ssl": options})
+    def __init__(self, options: dict[str, str], **more: object) -> None:
+        super().__init__({"DEFAULT": {"use_ssl": True, **more}, "ssl": options})
         self.url = f"https://127.0.0.1:{self.port}"
 
     def _answers(self) -> bool:
@@ -146,3 +146,26 @@ def test_a_hangup_loads_a_renewed_certificate(authority: Authority, directory: P
             return False
 
         wait_until(is_new, timeout=60, what="the new certificate", failed=lambda: None)
+
+
+def test_connections_are_accepted_while_the_only_worker_is_replaced(
+    authority: Authority, directory: Path, tmp_path: Path
+) -> None:
+    """The new one needs longer to start than granian lets the old one go on."""
+    file = tmp_path / "renewed.pem"
+    file.write_text((directory / "server.pem").read_text())
+    context = ssl.create_default_context(cafile=str(directory / "ca.pem"))
+    with TlsNeutrino({"cert_file": str(file), "key_file": str(file)}, api_workers=1) as server:
+        before = certificate(server.port, context)
+        file.write_text(authority.issue("server"))
+        os.kill(server.pids[0], signal.SIGHUP)
+
+        def is_new() -> bool:
+            with contextlib.suppress(ConnectionResetError, ssl.SSLError):  # the old worker ended during the handshake
+                return certificate(server.port, context) != before  # ConnectionRefusedError fails the test
+            return False
+
+        wait_until(is_new, timeout=60, what="the new certificate", failed=lambda: None)
+        wait_until(
+            lambda: all(is_new() for _ in range(20)), timeout=60, what="the end of the old one", failed=lambda: None
+        )

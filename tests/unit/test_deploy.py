@@ -155,7 +155,7 @@ def test_a_server_has_its_packages_before_it_is_drained() -> None:
 
 
 def test_certificates_of_servers_are_renewed_one_server_at_a_time() -> None:
-    """A server with one worker refuses connections while that is replaced: at once, no server would answer."""
+    """Each replaces its workers. If one cannot, the others serve."""
     first, *others = [
         play for name, play in PLAYS if name == "rotate_certificates.yml" and "certificates" in str(play["roles"])
     ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
-from neutrino.cli.workers import MAX_DEATHS, Respawns, Supervisor
+from neutrino.cli.workers import MAX_DEATHS, Respawns, Successors, Supervisor
 
 
 def respawn(record: Respawns, worker: int, *, died: bool) -> bool:
@@ -34,6 +35,23 @@ def test_replaced_workers_have_not_died() -> None:
     assert (record.deaths, len(respawned)) == (0, MAX_DEATHS)
     assert not respawn(record, 0, died=True)
     assert record.deaths == 1
+
+
+def test_a_worker_that_is_replaced_waits_for_the_new_one() -> None:
+    successors = Successors()
+    assert not successors.is_awaited, "the server ends"
+    record = Respawns(successors.begin)
+    respawn(record, 7, died=True)
+    assert not successors.is_awaited, "nobody waits for the successor of a dead one"
+    for worker in (0, 1):
+        record[worker] = time.monotonic()
+        assert successors.is_awaited
+        pid = os.fork()
+        if pid == 0:
+            successors.serves()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert not successors.is_awaited
 
 
 def test_hooks_run_after_a_hangup_only() -> None:

@@ -4,11 +4,14 @@ Workers and the feed share the memory of the assembled server and start fast. No
 process opens the database for itself.
 """
 
+import contextlib
 import gc
 import logging
+import mmap
 import os
 import signal
 import socket
+import stat
 import threading
 import time
 from collections import deque
@@ -36,8 +39,10 @@ WITHIN_SECONDS = 60.0
 POLL_SECONDS = 0.05
 SERVING_SECONDS = 1.0  # after the application is built: granian serves by then
 REPEAT_SECONDS = 2.0
+SUCCESSOR_SECONDS = 20.0  # for a new worker to listen
 TARGET = "neutrino.cli.workers:application"
 _server: Server | None = None
+_successors: "Successors | None" = None  # of the server's supervisor, for the workers that it forks
 _ready: tuple[int, int] | None = None  # a pipe, to which each worker writes once its application is built
 
 
@@ -76,6 +81,39 @@ def _agent_options() -> Groups:
     return GROUPS
 
 
+class Successors:
+    """Which replacement of a worker has begun, and which new worker serves: in memory that all processes share.
+
+    Granian ends an old worker a moment after it has forked the new one. On a busy machine the new one listens seconds
+    later: in between, a server with one worker would refuse connections, and so would all servers behind a load balancer
+    whose certificates are renewed at once. So an old worker goes on until the new one listens.
+    """
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, 16)
+        self._generation = 0  # of the processes that are forked from now on
+
+    def begin(self) -> None:
+        """In the supervisor, before it forks the worker that replaces another."""
+        self._generation += 1
+        self._write(0, self._generation)
+
+    def serves(self) -> None:
+        """In a new worker, when it listens."""
+        self._write(8, max(self._generation, self._read(8)))
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a worker that replaces another does not listen yet. False where the server ends."""
+        return self._read(8) < self._read(0)
+
+    def _read(self, at: int) -> int:
+        return int.from_bytes(self._shared[at : at + 8])
+
+    def _write(self, at: int, number: int) -> None:
+        self._shared[at : at + 8] = number.to_bytes(8)
+
+
 class Respawns:
     """Granian's record of when it respawned each worker, by which it detects a crash loop.
 
@@ -84,7 +122,9 @@ class Respawns:
     gets the record of each worker that has died, and sets that of each worker before it starts it again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, replaces: Callable[[], None] = lambda: None) -> None:
+        """`replaces`: called before a worker is started that replaces one that has not died."""
+        self._replaces = replaces
         self.deaths = 0  # of workers that ended by themselves
         self.before_respawn: Callable[[], None] = lambda: None  # called in the thread that forks
         self._recent: deque[float] = deque(maxlen=MAX_DEATHS)
@@ -98,6 +138,7 @@ class Respawns:
     def __setitem__(self, worker: int, at: float) -> None:
         self.before_respawn()
         if worker not in self._died:  # replaced: frequent reloads, or many workers, are no crash loop
+            self._replaces()
             return
         self._died.discard(worker)
         self.deaths += 1
@@ -113,8 +154,10 @@ class Supervisor(Granian):  # type: ignore[misc,valid-type]
     """Granian's server with a higher limit on worker deaths, and with replacement of workers without a reload."""
 
     def __init__(self, *args: object, **options: object) -> None:
+        global _successors  # granian passes nothing of ours to a forked worker
         super().__init__(*args, **options)
-        self.respawned_wrks = self.respawns = Respawns()
+        _successors = Successors()
+        self.respawned_wrks = self.respawns = Respawns(_successors.begin)
         self._is_hangup = self._is_reload = False
         super().on_reload(self._begin_reload)
 
@@ -181,6 +224,8 @@ def application() -> Front:
     Finalize(None, _server.process.stop, exitpriority=0)
     built = _front(_server)
     threading.Thread(target=_forward_sigterm, args=(built.is_busy,), name="SIGTERM", daemon=True).start()
+    port = _server.conf.bind_port
+    threading.Thread(target=_announce_listening, args=(port,), name="listening", daemon=True).start()
     if _ready is not None:
         os.write(_ready[1], b".")
     return built
@@ -195,18 +240,44 @@ def _front(server: Server) -> Front:
     return front
 
 
+def _announce_listening(port: int) -> None:
+    """Granian calls nothing of ours when it listens."""
+    while not _listens(port):
+        time.sleep(POLL_SECONDS)
+    assert _successors is not None
+    _successors.serves()
+
+
+def _listens(port: int) -> bool:
+    """Whether this process has a socket of its own that listens at the port."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # it is closed by now, or no socket
+            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as copy:
+                if copy.family not in (socket.AF_INET, socket.AF_INET6):
+                    continue
+                if copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and copy.getsockname()[1] == port:
+                    return True
+    return False
+
+
 def _forward_sigterm(is_busy: Callable[[], bool]) -> None:
     """Receive SIGTERM, and call granian's handler.
 
     Granian misses a SIGTERM that arrives between setting its handler and serving: the worker would run until it is killed.
     A second call while it completes requests makes it forget them, and hang until it is killed. So it is called when
-    granian surely serves, and again only while no request is in progress.
+    granian surely serves, and again only while no request is in progress. A worker that is replaced serves until the new
+    one does.
     """
     serving = time.monotonic() + SERVING_SECONDS
     while not callable(handler := signal.getsignal(signal.SIGTERM)):
         if signal.sigtimedwait({signal.SIGTERM}, POLL_SECONDS) is not None:
             os._exit(0)  # granian has no handler yet, so no request is being served
     signal.sigwait({signal.SIGTERM})
+    until = time.monotonic() + SUCCESSOR_SECONDS
+    while _successors is not None and _successors.is_awaited and time.monotonic() < until:
+        time.sleep(POLL_SECONDS)
     time.sleep(max(0.0, serving - time.monotonic()))
     handler(signal.SIGTERM, None)
     while True:  # until the process ends
