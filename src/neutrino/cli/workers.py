@@ -241,11 +241,14 @@ def _front(server: Server) -> Front:
 
 
 def _announce_listening(port: int) -> None:
-    """Granian calls nothing of ours when it listens."""
-    while not _listens(port):
-        time.sleep(POLL_SECONDS)
+    """Granian calls nothing of ours when it listens. Nobody waits for longer than that."""
     assert _successors is not None
-    _successors.serves()
+    until = time.monotonic() + SUCCESSOR_SECONDS
+    while time.monotonic() < until:
+        if _listens(port):
+            _successors.serves()
+            return
+        time.sleep(POLL_SECONDS)
 
 
 def _listens(port: int) -> bool:
