@@ -72,8 +72,9 @@ class HandedOver:
     @contextlib.contextmanager
     def cut_off(self, *ports: int) -> Iterator[None]:
         """The active host is cut off the HA network, by which it steps back; what else it does goes on."""
-        with self._taken_over(ports) as lost, without_ha_link(self.lab, self.router, lost):
-            self._wait_until_taken_over(lost)
+        with self._taken_over(ports) as lost:
+            with without_ha_link(self.lab, self.router, lost):
+                self._wait_until_taken_over(lost)
             yield
 
     @contextlib.contextmanager
