@@ -333,11 +333,12 @@ def test_a_re_created_namespace_is_served(host: Host) -> None:
     asyncio.run(scenario())
 
 
-def test_a_routed_network_is_not_isolated(host: Host) -> None:
-    blue = isolated(host, "blue", 5)
+def routed(host: Host) -> DhcpPort:
+    """The port of a router on the network `blue`, which is isolated no longer once the host knows the port."""
     gateway = port("blue", 3, "10.0.0.1", device_owner="network:router_interface", device_id="r1")
     subnet = network("blue", gateway_ip="10.0.0.1")
-    routed = DhcpPort(
+    host.feed.put("dhcp_network", "blue", subnet)
+    return DhcpPort(
         id=gateway.id,
         network_id="blue",
         mac_address=gateway.mac_address,
@@ -345,24 +346,47 @@ def test_a_routed_network_is_not_isolated(host: Host) -> None:
         device_id="r1",
         fixed_ips=(type(gateway.fixed_ips[0])(subnet.subnets[0].id, "10.0.0.1"),),
     )
-    host.feed.put("dhcp_network", "blue", subnet)
+
+
+def is_refused(host: Host) -> bool:
+    try:
+        host.fetch("blue")
+    except OSError:
+        return True
+    return False
+
+
+def test_a_routed_network_is_not_isolated(host: Host) -> None:
+    blue = isolated(host, "blue", 5)
+    router_port = routed(host)
 
     async def scenario() -> None:
         host.feed.synced()
         async with host.agent():
             await until(lambda: answers(host, "blue", blue))
-            host.feed.put("dhcp_port", routed.id, routed)
-
-            def refused() -> bool:
-                try:
-                    host.fetch("blue")
-                except OSError:
-                    return True
-                return False
-
-            await until(refused)
-            host.feed.put("dhcp_port", routed.id, None)
+            host.feed.put("dhcp_port", router_port.id, router_port)
+            await until(lambda: is_refused(host))
+            host.feed.put("dhcp_port", router_port.id, None)
             await until(lambda: answers(host, "blue", blue))
+
+    asyncio.run(scenario())
+
+
+def test_who_has_connected_before_a_namespace_is_no_longer_served_is_answered(host: Host) -> None:
+    blue = isolated(host, "blue", 5)
+    router_port = routed(host)
+
+    async def scenario() -> None:
+        host.feed.synced()
+        async with host.agent():
+            await until(lambda: answers(host, "blue", blue))
+            connection = host.connect("blue")
+            with contextlib.closing(connection):
+                host.feed.put("dhcp_port", router_port.id, router_port)
+                await until(lambda: is_refused(host))
+                connection.request("GET", "/latest/meta-data/instance-id")
+                answer = await asyncio.to_thread(connection.getresponse)
+                assert (answer.status, answer.read().decode()) == (200, blue.device_id)
 
     asyncio.run(scenario())
 

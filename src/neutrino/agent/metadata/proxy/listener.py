@@ -26,10 +26,10 @@ LOG = logging.getLogger(__name__)
 MAX_ACCEPTS = 64  # before other tasks get their turn
 PAUSE_SECONDS = 0.2  # without free descriptors
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-NO_SOURCES = Sources({})
 UNKNOWN_DEVICE = "?"  # deleted meanwhile: on no network
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Identify = Callable[[socket.socket], Client | None]  # None: the connection is closed
+Serve = Callable[[Client, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class _Socket:
@@ -39,9 +39,10 @@ class _Socket:
     more memory than a host with a thousand sockets should spend.
     """
 
-    def __init__(self, listening: socket.socket, serve: Serve) -> None:
+    def __init__(self, listening: socket.socket, identify: Identify, serve: Serve) -> None:
         listening.setblocking(False)
         self._socket = listening
+        self._identify = identify
         self._serve = serve
         self._tasks: set[asyncio.Task[None]] = set()
         self._resume()
@@ -51,6 +52,7 @@ class _Socket:
             asyncio.get_running_loop().add_reader(self._socket, self._accept)
 
     def close(self) -> None:
+        self._accept()  # the kernel resets connections that nobody has accepted
         asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()
 
@@ -69,11 +71,15 @@ class _Socket:
                 loop.remove_reader(self._socket)
                 loop.call_later(PAUSE_SECONDS, self._resume)
                 return
-            task = asyncio.create_task(self._serve_connection(connection))
+            client = self._identify(connection)  # at once: the namespace may be closed a moment later
+            if client is None:
+                connection.close()
+                continue
+            task = asyncio.create_task(self._serve_connection(client, connection))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _serve_connection(self, connection: socket.socket) -> None:
+    async def _serve_connection(self, client: Client, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=READ_BYTES)
         protocol = asyncio.StreamReaderProtocol(reader)
@@ -83,7 +89,7 @@ class _Socket:
         except OSError:
             connection.close()
             return
-        await self._serve(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+        await self._serve(client, reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
 
 @dataclasses.dataclass
@@ -125,29 +131,23 @@ class Listeners:
     def _open(self, key: str, listener: Listener, descriptors: Sequence[int]) -> _Namespace:
         made = [socket.socket(fileno=descriptor) for descriptor in descriptors]
         (netlink,) = (each for each in made if each.family == socket.AF_NETLINK)
-        serve = functools.partial(self._serve, key)
-        return _Namespace(listener, [_Socket(each, serve) for each in made if each is not netlink], netlink)
+        opened = _Namespace(listener, [], netlink)
+        identify = functools.partial(self._identify, key, opened)
+        opened.sockets += [_Socket(each, identify, self._proxy.serve) for each in made if each is not netlink]
+        return opened
 
-    async def _serve(self, key: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = self._identify(key, writer)
-        if client is None:
-            writer.close()
-        else:
-            await self._proxy.serve(client, reader, writer)
+    def _sources(self, key: str, opened: _Namespace) -> Sources:
+        """The current ones. Those that it had last, if the namespace is closed: who has connected before is served."""
+        return self._namespaces.get(key, opened).listener.sources
 
-    def _sources(self, key: str) -> Sources:
-        opened = self._namespaces.get(key)
-        return opened.listener.sources if opened is not None else NO_SOURCES
-
-    def _identify(self, key: str, writer: asyncio.StreamWriter) -> Client | None:
-        """None if the client is gone, its namespace is no longer served, or it addressed another service."""
-        peer, local = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
-        opened = self._namespaces.get(key)
-        if not peer or not _is_metadata_address(local) or opened is None:
+    def _identify(self, key: str, opened: _Namespace, connection: socket.socket) -> Client | None:
+        """None if the client is gone, or if it addressed another service."""
+        try:
+            peer, local = connection.getpeername(), connection.getsockname()
+        except OSError:
             return None
-        connection = writer.get_extra_info("socket")
         index = arrival_device(connection)
-        if index is None:
+        if index is None or not _is_metadata_address(local):
             return None
         address = ipaddress.ip_address(peer[0].partition("%")[0])
         device, mac = device_name(connection, index), None
@@ -155,7 +155,7 @@ class Listeners:
         if isinstance(address, ipaddress.IPv6Address) and address.is_link_local:
             mac = read_mac(opened.netlink, index, str(address)) or ""
         LOG.debug("%s at %s: by device %s, MAC %s", address, key, device, mac)
-        return Client(key, lambda: self._sources(key), str(address), device or UNKNOWN_DEVICE, mac)
+        return Client(key, lambda: self._sources(key, opened), str(address), device or UNKNOWN_DEVICE, mac)
 
 
 def _is_metadata_address(local: tuple[str, int]) -> bool:
