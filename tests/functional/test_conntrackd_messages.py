@@ -114,7 +114,7 @@ def test_messages_from_elsewhere_are_dropped(
 
 
 def test_each_of_three_hosts_has_the_connections_of_both_others(tmp_path: Path) -> None:
-    """Whoever of them has sent more messages: a host that is active only now has sent the fewest."""
+    """Independent of how many messages each has sent: a host that has just become active has sent the fewest."""
     with contextlib.ExitStack() as stack:
         switch = stack.enter_context(ThrowawayNamespace())
         switch.run("ip", "link", "add", "network", "type", "bridge", "mcast_snooping", "0")

@@ -372,7 +372,7 @@ def test_a_routed_network_is_not_isolated(host: Host) -> None:
     asyncio.run(scenario())
 
 
-def test_who_has_connected_before_a_namespace_is_no_longer_served_is_answered(host: Host) -> None:
+def test_a_connection_made_before_its_namespace_is_closed_is_served(host: Host) -> None:
     blue = isolated(host, "blue", 5)
     router_port = routed(host)
 

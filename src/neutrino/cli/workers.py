@@ -241,7 +241,7 @@ def _front(server: Server) -> Front:
 
 
 def _announce_listening(port: int) -> None:
-    """Granian calls nothing of ours when it listens. Nobody waits for longer than that."""
+    """Granian has no hook for it. Limited in time: a worker that is replaced waits for no longer either."""
     assert _successors is not None
     until = time.monotonic() + SUCCESSOR_SECONDS
     while time.monotonic() < until:

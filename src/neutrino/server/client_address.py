@@ -68,7 +68,7 @@ class _Proxied:
         return any(address in proxy for proxy in self._proxies)
 
     def _log_ignored(self, client: str) -> None:
-        """Once: whoever reaches the server can send the header."""
+        """Log it once: any client of the server can send the header."""
         if not self._is_logged:
             self._is_logged = True
             LOG.warning("X-Forwarded-For from %s is ignored: it is none of [oslo_middleware] trusted_proxies", client)

@@ -39,7 +39,7 @@ def external_link_down(site: Site) -> Iterator[None]:
 
 @contextlib.contextmanager
 def silent_outside(site: Site) -> Iterator[None]:
-    """The machine on the external network does not have its address: nobody answers ARP for it."""
+    """The machine on the external network has lost its address: ARP requests for it get no reply."""
     (device,) = json.loads(site.lab.run(EXTERNAL, ["ip", "-json", "address", "show", "to", MACHINE]).stdout)
     words = EXTERNAL_ADDRESSES[0], "dev", device["ifname"]
     router = site.routers["legacy"]

@@ -52,7 +52,7 @@ class _Socket:
             asyncio.get_running_loop().add_reader(self._socket, self._accept)
 
     def close(self) -> None:
-        self._accept()  # the kernel resets connections that nobody has accepted
+        self._accept()  # connections still in the backlog, which the kernel would reset
         asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()
 
@@ -137,7 +137,7 @@ class Listeners:
         return opened
 
     def _sources(self, key: str, opened: _Namespace) -> Sources:
-        """The current ones. Those that it had last, if the namespace is closed: who has connected before is served."""
+        """The current ones. Its last ones if the namespace is closed: connections made before are served."""
         return self._namespaces.get(key, opened).listener.sources
 
     def _identify(self, key: str, opened: _Namespace, connection: socket.socket) -> Client | None:
