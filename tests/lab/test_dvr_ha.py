@@ -170,6 +170,9 @@ def test_the_address_of_a_deleted_floating_ip_is_used_again_on_another_host(site
 
 def test_an_agent_that_is_killed_and_restarted_causes_no_failover(site: Site) -> None:
     lab, active = site.lab, site.active
+    # The floating IP of the test before: its deletion cuts connections that began through it.
+    wait_until(lambda: source_seen(lab, "c", EXTERNAL, MACHINE) == site.gateway, SOON, "c still has a floating IP")
+    wait_until_no_drift(lab, site["c"].host)
     with Pinging(lab, "c", MACHINE) as out, Pinging(lab, "a", site.four("b")) as across:
         for host in (active, site.standby):
             lab.stop_agent(host, kill=True)

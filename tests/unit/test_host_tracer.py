@@ -23,7 +23,9 @@ from neutrino.agent.trace.netfilter.connections import LIMIT, TracedConnections,
 from neutrino.agent.trace.tracer import BadQuestion, HostTracer
 from neutrino.agent.trace.trail import MAX_DRIFT, MAX_EXITS, MAX_OBSERVATIONS, MAX_TEXT, Trail
 from neutrino.dataplane.inspection.api import Route, TrackedConnection, Tuple5
-from neutrino.dataplane.netlink.api import SetDevice, SetVeth
+from neutrino.dataplane.netlink.api import SetDevice, SetItem, SetVeth
+from neutrino.dataplane.netlink.values import address as address_on
+from neutrino.dataplane.netlink.values import route as route_by
 from neutrino.dataplane.openflow.trace import SwitchPort
 from neutrino.model.agents import PROBLEMS, AgentState
 from neutrino.model.trace import Cause, HostAnswer, Packet, Point, PointKind, Question
@@ -404,6 +406,42 @@ def test_a_next_hop_outside_that_does_not_answer(host: Host) -> None:
     _set_carrier(host, "eth1", up=False)
     (last,) = host.ask(Question(point=PORT, packet=PACKET)).exits
     assert (last.cause, last.note) == (Cause.LINK_DOWN, "physical network ext: device eth1 has no carrier")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "named", "address", "route", "arrives"),
+    [
+        ("qrouter-2", "qg-2", "203.0.113.2/24", "", False),
+        ("qrouter-2", "qg-2", "203.0.113.1/24", "", True),
+        ("fip-1", "fg-1", "203.0.113.2/24", "203.0.113.1/32", True),
+        ("fip-1", "fg-1", "203.0.113.2/24", "203.0.113.3/32", False),
+    ],
+)
+def test_a_question_for_a_neighbour_is_answered_by_who_has_the_address(
+    host: Host, namespace: str, named: str, address: str, route: str, arrives: bool
+) -> None:
+    """The bridge floods it to all: another router there does not forward the packet."""
+    _physical(
+        host,
+        SwitchPort("br-ex", "eth1", 2, 21, "system"),
+        SwitchPort("br-ex", "qg-1", 3, 22, "internal"),
+    )
+    host.inspection.traces |= {"br-int": DELIVERED, "br-ex": DELIVERED.replace("actions: 3", "actions: 2,21")}
+    for where, name, number in (("qrouter-1", "qr-1", 2), ("qrouter-1", "qg-1", 3), (namespace, named, 4)):
+        host.netlink.create_namespace(where)
+        host.netlink.add_device(where, name)
+        host.netlink.apply(where, [SetDevice(name, up=True, mac=mac(number))])
+    host.netlink.apply(namespace, [SetItem(address_on(named, address))])
+    if route:
+        host.netlink.add_device(namespace, "fpr-1")
+        host.netlink.apply(namespace, [SetDevice("fpr-1", up=True), SetItem(route_by(route, "fpr-1"))])
+    host.inside = {"p2": ("qrouter-1", "qr-1"), "p1": (namespace, named)}
+    host.inspection.routes["qrouter-1", PACKET.destination] = Route(device="qg-1", via="203.0.113.1")
+    host.inspection.routes[namespace, PACKET.destination] = Route(device="lo", local=True)
+    consumed = [
+        each for each in host.ask(Question(point=PORT, packet=PACKET)).exits if each.note.startswith("received")
+    ]
+    assert bool(consumed) == arrives
 
 
 @pytest.mark.parametrize("on_bridge", [False, True], ids=["a device", "a bridge of the switch"])

@@ -87,6 +87,9 @@ class NamespaceWalk:
             note = f"{at.device} ignores it: its MAC is {device.mac}"
             trail.observe("device", at.namespace, "ignore", owner=owner, note=note)
             return []
+        asked = trail.asked.get(at.packet.eth_src.lower()) if at.packet.eth_dst == UNRESOLVED else None
+        if asked is not None and not _answers(at, state, asked):
+            return []  # as any machine that the question is flooded to
         passage = self._enter(at, owner, state, trail)
         if not self._hook(passage, "prerouting"):
             return []
@@ -346,9 +349,21 @@ class NamespaceWalk:
             return None
         note = f"{hop} has not answered, and is asked again" if failed else f"{hop} is resolved first"
         trail.observe("neighbour", where, "resolve", owner=passage.owner, note=note)
+        trail.asked[device.mac] = hop
         if failed:  # the cause may be on the way of the question: a link that is down
             trail.unanswered[device.mac] = f"{where}: {hop} does not answer on {device.name}"
         return UNRESOLVED
+
+
+def _answers(at: AtDevice, state: NamespaceState, asked: str) -> bool:
+    """Whether the namespace gives its MAC for an address: of its own, or one behind it (proxy ARP, proxy NDP)."""
+    target = ip_address(asked)
+    if any(ip_interface(each.address).ip == target for each in state.addresses):
+        return True
+    if any(each.device == at.device and ip_address(each.address) == target for each in state.proxies):
+        return True
+    behind = (ip_network(each.destination) for each in state.routes if each.device not in ("", at.device))
+    return at.namespace.startswith("fip-") and any(target in network for network in behind)
 
 
 def _owner(namespace: str) -> Owner:

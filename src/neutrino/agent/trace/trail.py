@@ -43,8 +43,10 @@ class Trail:
     exits: list[Exit] = dataclasses.field(default_factory=list)
     drift: list[str] = dataclasses.field(default_factory=list)
     objects: set[str] = dataclasses.field(default_factory=set)  # ids of the objects on the way
+    asked: dict[str, str] = dataclasses.field(default_factory=dict)
+    """By MAC of a sender: the neighbour whose MAC it does not know. What is followed then is the question for that MAC."""
     unanswered: dict[str, str] = dataclasses.field(default_factory=dict)
-    """By MAC of a sender: the neighbour that has not answered it. What is followed then is the question for its MAC."""
+    """By MAC of a sender: that it has asked, and had no answer."""
 
     def observe(
         self,
