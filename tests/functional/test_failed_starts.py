@@ -137,6 +137,14 @@ def test_advertisements_that_no_version_of_vrrp_can_send(here: Machine, tmp_path
             {"ha_vrrp_advert_int": "0.2", "ha_vrrp_auth_password": "secret"},
             "ha_vrrp_auth_password: VRRP version 3, which ha_vrrp_advert_int=0.2 needs, has no authentication",
         ),
+        (
+            {"ha_vrrp_health_check_interval": "1.5"},
+            "ha_vrrp_health_check_interval=1.5: whole seconds, or a fraction of one from 0.05",
+        ),
+        (
+            {"ha_vrrp_health_check_interval": "0.01"},
+            "ha_vrrp_health_check_interval=0.01: whole seconds, or a fraction of one from 0.05",
+        ),
     ):
         assert refused(here, "agent", "--config-file", agent_file(tmp_path, DEFAULT=given)) == reason
 

@@ -41,6 +41,7 @@ from tests.support.routing_lab import (
     wait_until_no_drift,
     wait_until_reachable,
     wait_until_removed,
+    wait_until_unreachable,
 )
 
 FAILOVER_SECONDS = 15.0  # keepalived waits three and a half; the rest is for a busy machine
@@ -215,11 +216,11 @@ def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
 
 
 @contextlib.contextmanager
-def gateways_checked(lab: Lab) -> Iterator[None]:
-    """Each second, by the active host; keepalived goes on with another configuration."""
+def gateways_checked(lab: Lab, interval: str = "1") -> Iterator[None]:
+    """By the active host; keepalived goes on with another configuration."""
     for host in lab.hosts:
         lab.stop_agent(host)
-        lab.start_agent(host, {"DEFAULT": {"ha_vrrp_health_check_interval": "1"}})
+        lab.start_agent(host, {"DEFAULT": {"ha_vrrp_health_check_interval": interval}})
     for host in lab.hosts:
         wait_until_no_drift(lab, host)
     try:
@@ -268,6 +269,29 @@ def test_a_host_that_loses_the_gateway_steps_back(site: Site) -> None:
         wait_until(lambda: any("gateways do not answer" in text for text in problems_of(lab)), SOON, "not shown")
         links.close()
         wait_until_reachable(lab, guest.name, MACHINE)
+
+
+def test_gateways_asked_several_times_a_second(site: Site) -> None:
+    """The check goes on asking. Its host loads configurations, and keeps the router, while one runs."""
+    lab, active = site.lab, site.active
+    with gateways_checked(lab, "0.2"):
+        directory = lab.paths.host(active) / "ha_confs" / site.router["id"]
+        wait_until((directory / "reached").exists, SOON, "the gateway is not asked for")
+        with Pinging(lab, site.guests["h2"].name, MACHINE) as ping:
+            for _ in range(2):  # each loads keepalived's configuration again
+                fip = floating_ip(lab, site.out, site.guests["h1"].port_id)
+                wait_until_reachable(lab, EXTERNAL, fip["floating_ip_address"])
+                lab.api.delete("floatingip", fip["id"])
+                wait_until_unreachable(lab, EXTERNAL, fip["floating_ip_address"])
+        assert ping.lost == 0
+        assert site.active == active
+        set_link(lab, active, EXTERNAL, "down")
+        try:
+            wait_until(lambda: site.active != active, SOON, "it is still active")
+            wait_until_reachable(lab, site.guests[site.others(active)[0]].name, MACHINE)
+            wait_until(lambda: site.states[active] == "standby", SOON, "the host is not standby")
+        finally:
+            set_link(lab, active, EXTERNAL, "up")
 
 
 def unreached(site: Site, host: str) -> int:

@@ -293,7 +293,8 @@ def check(conf: Configuration) -> None:
         sriov.check(conf)
     if conf.radvd_user and not _is_user(conf.radvd_user):
         raise RefusedToStart(f"radvd_user={conf.radvd_user}: there is no such user")
-    for problem in (l3.ipv6_gateway_problem(conf), l3.vrrp_problem(conf), l3.conntrackd_problem(conf)):
+    for find in (l3.ipv6_gateway_problem, l3.vrrp_problem, l3.health_check_problem, l3.conntrackd_problem):
+        problem = find(conf)
         if problem is not None:
             raise RefusedToStart(problem)
 

@@ -16,7 +16,7 @@ MODES = ("legacy", "dvr", "dvr_snat", "dvr_no_external")
 EXTENSIONS = (
     *("conntrack_helper", "fip_qos", "fwaas_v2", "fwaas_v2_log", "gateway_ip_qos", "ndp_proxy", "port_forwarding"),
 )
-SHORTEST_INTERVAL = 0.05  # seconds between advertisements
+SHORTEST_INTERVAL = 0.05  # seconds between advertisements, and between questions for a gateway
 CONTROL_SOCKET = "conntrackd.ctl"  # in the directory of an HA router
 LONGEST_SOCKET = 107  # characters of a socket's path, in the kernel and in conntrackd
 LONGEST_OF_VERSION_3 = 40  # its packets have room for 40.95 s, in hundredths of a second
@@ -65,10 +65,10 @@ class L3Options:
         min=SHORTEST_INTERVAL,
         max=255,
     )
-    ha_vrrp_health_check_interval: int = option(
+    ha_vrrp_health_check_interval: float = option(
         0,
         "Seconds between looks of an HA router's active host at the router's gateways; when none answers any more, another "
-        "host takes over. 0: it does not look.",
+        "host takes over. A fraction of a second, from 0.05: after three looks. 0: it does not look.",
         min=0,
         max=3600,
     )
@@ -208,6 +208,14 @@ def vrrp_problem(conf: cfg.ConfigOpts) -> str | None:
             f"ha_vrrp_auth_password: VRRP version 3, which ha_vrrp_advert_int={interval} needs, has no authentication"
         )
     return None
+
+
+def health_check_problem(conf: cfg.ConfigOpts) -> str | None:
+    """Why gateways cannot be looked at as often as configured; None if they can."""
+    interval = conf.ha_vrrp_health_check_interval
+    if interval == int(interval) or SHORTEST_INTERVAL <= interval < 1:
+        return None
+    return f"ha_vrrp_health_check_interval={interval}: whole seconds, or a fraction of one from {SHORTEST_INTERVAL}"
 
 
 def conntrackd_problem(conf: cfg.ConfigOpts) -> str | None:

@@ -11,6 +11,7 @@ router's bindings, by which the tunnels of other hosts follow.
 
 import dataclasses
 import ipaddress
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -28,6 +29,7 @@ STATIC = 4  # the protocol of its routes
 _DEFAULTS = ("0.0.0.0/0", "::/0")
 FALL, RISE = 2, 2  # checks that fail until a host steps back, and that succeed until it may be elected again
 CHECK_SECONDS = 3  # for a check: one that takes longer counts as failed, and an answer is waited for one second
+CHECK_ANSWERS, CHECK_MISSED = 100, 3  # of the script, where it goes on asking: answers after which it ends, and misses
 _LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
 _RESERVED = (ipaddress.IPv4Network("169.254.169.254/32"), ipaddress.IPv4Network("169.254.64.0/18"))
 """Of metadata, and of distributed routers' links to `fip-…`."""
@@ -129,20 +131,28 @@ def render_keepalived(
         *_block("virtual_ipaddress_excluded", _excluded(failover)),
         *_block("virtual_routes", map(_route, failover.routes)),
     )
-    words = (check, name, primary_address(membership), *(word for gateway in gateways for word in gateway))
-    script = (
-        f'script "/bin/sh {" ".join(words)}"',
-        f"interval {options.ha_vrrp_health_check_interval}",
-        f"timeout {CHECK_SECONDS}",
-        f"fall {FALL}",
-        f"rise {RISE}",
-    )
+    script = _check(check, (name, primary_address(membership)), gateways, options.ha_vrrp_health_check_interval)
     lines = (
         *_block("global_defs", general),
         *_block(f"vrrp_script {tracked}", script if tracked else ()),
         *_block(f"vrrp_instance VR_{membership.vr_id}", instance),
     )
     return "\n".join(lines) + "\n"
+
+
+def _check(path: str, active: tuple[str, str], gateways: Iterable[tuple[str, str]], interval: float) -> tuple[str, ...]:
+    """How keepalived runs the script. It counts in seconds: within one the script goes on asking, and decides itself."""
+    goes_on = interval < 1
+    pace = f"{interval:g}" if goes_on else "0"
+    words = (path, pace, *active, *(word for gateway in gateways for word in gateway))
+    seconds = math.ceil(CHECK_ANSWERS * CHECK_MISSED * interval) + CHECK_SECONDS if goes_on else CHECK_SECONDS
+    return (
+        f'script "/bin/sh {" ".join(words)}"',
+        f"interval {1 if goes_on else int(interval)}",
+        f"timeout {seconds}",
+        f"fall {1 if goes_on else FALL}",
+        f"rise {RISE}",
+    )
 
 
 def read_agreement(configuration: str) -> Agreement | None:
