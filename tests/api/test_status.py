@@ -192,8 +192,10 @@ def test_a_machine_that_lost_power_and_is_back_is_no_problem(fresh: tuple[Server
 
     feed_process(server, "server-1")
     assert silent() == ["api", "feed"]
-    feed_process(server, "server-2")
+    back = feed_process(server, "server-2")
     assert silent() == ["api"], "its API is not back"
+    back.remove()
+    assert silent() == ["api"], "the server is taken away later: nothing tells that the former process was replaced"
 
 
 def test_a_silent_process_beside_a_new_one_of_the_same_boot_is_a_problem(fresh: tuple[Server, Api]) -> None:
@@ -202,7 +204,9 @@ def test_a_silent_process_beside_a_new_one_of_the_same_boot_is_a_problem(fresh: 
     first = ServerProcess(server.db, "server-2", FEED_PROCESS, clock=lambda: time.time() - 60)
     first.id = "hangs"
     first.write()
-    feed_process(server, "server-2")
+    new = feed_process(server, "server-2")
+    assert [text for text in texts(shown(admin)) if "has not written" in text]
+    new.remove()
     assert [text for text in texts(shown(admin)) if "has not written" in text]
 
 
