@@ -310,13 +310,21 @@ def _compute() -> None:
         sum(range(10_000))
 
 
-def measure_cost(interval: float, routers: int) -> tuple[float, float, float]:
+def measure_cost(interval: float, routers: int, per_project: int) -> tuple[float, float, float]:
     """Of so many routers, all active somewhere: advertisements a second, and the share of one processor that all
     keepaliveds of active and of standby hosts take, each.
+
+    The routers of a project share an HA network: each of its keepaliveds gets the advertisements of all.
     """
     with cloud(interval) as bench:
         lab = bench.lab
-        made = [make_router(lab, None, tenant_network(lab, f"n{n}", 3, six=False), ha=True) for n in range(routers)]
+
+        def new_router(number: int) -> Object:
+            project = f"project-{number // per_project}"
+            network = tenant_network(lab, f"n{number}", 3, six=False, project_id=project)
+            return make_router(lab, None, network, ha=True, project_id=project)
+
+        made = [new_router(number) for number in range(routers)]
         wait_until(lambda: all("active" in hosts_of(lab, router).values() for router in made), 600.0, "not all active")
         pids = {host: _keepaliveds(lab, host) for host in lab.hosts}
         sent = _advertisements(bench)
@@ -389,6 +397,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quiet", type=float, default=0, metavar="SECONDS", help="count failovers without a fault")
     parser.add_argument("--routers", type=int, default=0, help="measure what so many routers cost")
+    parser.add_argument("--per-project", type=int, default=5, help="routers of one project (default: %(default)s)")
     parser.add_argument("--streams", action="store_true", help="measure TCP streams, with and without conntrackd")
     args = parser.parse_args(argv)
     intervals = [float(word) for word in args.intervals.split(",")]
@@ -400,9 +409,10 @@ def main(argv: list[str]) -> int:
             return int(any(counts.values()))
         if args.routers:
             for interval in intervals:
-                rate, all_hosts, most = measure_cost(interval, args.routers)
+                rate, all_hosts, most = measure_cost(interval, args.routers, args.per_project)
                 print(
-                    f"interval {interval:g} s, {args.routers + 1} routers on 3 hosts: {rate:.0f} packets/s, keepaliveds "
+                    f"interval {interval:g} s, {args.routers + 1} routers on 3 hosts, {args.per_project} in each project: "
+                    f"{rate:.0f} packets/s, keepaliveds "
                     f"{all_hosts:.1%} of a processor, at most {most:.1%} on one host"
                 )
             return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -213,6 +214,32 @@ def test_two_active_hosts_are_noticed_and_shown(site: Site) -> None:
     wait_until(lambda: site.bound_hosts() == {active}, SOON, "the ports are not where the router is")
     for guest in site.guests.values():
         wait_until_reachable(lab, guest.name, MACHINE)
+
+
+LISTEN = """
+import select, socket, sys, time
+wire, raw = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800)), socket.socket(
+    socket.AF_INET, socket.SOCK_RAW, 112)
+seen, end = {wire: set(), raw: set()}, time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end and (len(seen[wire]) < 2 or not seen[raw]):
+    for ready in select.select([wire, raw], [], [], 1)[0]:
+        data = ready.recv(2048)
+        if data[9] == 112:
+            seen[ready].add(data[4 * (data[0] & 15) + 1])
+print(len(seen[wire]), *seen[raw])
+"""
+
+
+def test_a_keepalived_is_not_woken_up_for_other_routers(site: Site) -> None:
+    """They share the HA network of their project, where each advertises to all."""
+    lab = site.lab
+    other = make_router(lab, None, tenant_network(lab, "other", 6), name="other", ha=True)
+    active_host(lab, other, among=lab.hosts)
+    host = site.others(site.active)[0]
+    on_wire, *received = in_router(lab, site.router, host, sys.executable, "-c", LISTEN, str(SOON)).split()
+    assert int(on_wire) == 2
+    assert len(received) == 1
+    delete_router(lab, other["id"])
 
 
 @contextlib.contextmanager

@@ -123,6 +123,17 @@ def test_a_standby_host_reports_no_groups_by_the_mac_of_the_router() -> None:
     assert not [chain for table in alone for chain in table.chains if chain.name == "output_standby"]
 
 
+def test_advertisements_of_other_routers_are_dropped_before_keepalived() -> None:
+    (found,) = (
+        rule
+        for table in rendered(router(ha=membership()), OPTIONS).namespace.tables
+        for chain in table.chains
+        if chain.name == "prerouting_vrrp"
+        for rule in chain.rules
+    )
+    assert found == 'iifname "ha-ffffffff-aa" ip protocol vrrp @th,8,8 != 7 drop'
+
+
 def test_with_ha_keepalived_sets_the_addresses() -> None:
     shared = router(ha=membership(), floating_ips=(floating(9, "10.0.1.9"),))
     namespace = rendered(shared, OPTIONS).namespace

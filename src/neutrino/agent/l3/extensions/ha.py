@@ -6,7 +6,8 @@ from neutrino.agent.l3.names import HA, device
 from neutrino.dataplane.netlink.values import address
 from neutrino.dataplane.nft.api import Chain, Hook, Table
 
-_BEFORE_OTHERS = -10  # priority of the chain
+_BEFORE_OTHERS = -10  # priority of a chain
+_BEFORE_CONNTRACK = -310
 
 
 class HighAvailability(L3Extension):
@@ -22,7 +23,7 @@ class HighAvailability(L3Extension):
         # that had them before may be lost, and is not to be waited for.
         quiet = (("addr_gen_mode", "1"), ("accept_dad", "0"))
         sysctls = {f"net/ipv6/conf/{each}/{key}": value for each in namespace.ports for key, value in quiet}
-        tables = [_silence(name)]
+        tables = [_silence(name), _advertisements(name, namespace.router.ha.vr_id)]
         if namespace.options.ha_conntrackd_enabled:
             # By default a connection has events only if conntrackd ran when it began: the others' end would be missed.
             sysctls["net/netfilter/nf_conntrack_events"] = "1"
@@ -46,6 +47,16 @@ def _silence(name: str) -> Table:
     """
     rule = f'oifname != "{name}" ip6 saddr :: drop'
     return Table((Chain("output_standby", (rule,), Hook("filter", "output", _BEFORE_OTHERS)),), family="ip6")
+
+
+def _advertisements(name: str, vr_id: int) -> Table:
+    """Drops VRRP advertisements of other routers, by the id that is the second byte of each.
+
+    The HA routers of a project share a network, and advertise to a multicast address. Without this, every keepalived is
+    woken up by those of all routers, to ignore them: the square of their number.
+    """
+    rule = f'iifname "{name}" ip protocol vrrp @th,8,8 != {vr_id} drop'
+    return Table((Chain("prerouting_vrrp", (rule,), Hook("filter", "prerouting", _BEFORE_CONNTRACK)),), family="ip")
 
 
 def _messages(name: str, port: int) -> Table:
