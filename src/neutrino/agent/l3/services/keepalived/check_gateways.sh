@@ -18,6 +18,7 @@ RESIGN=30
 MISSED=3
 ENOUGH=100
 directory=${0%/*}
+export LC_ALL=C # the words of ping are read
 pace=$1 device=$2 primary=$3
 shift 3
 
@@ -67,7 +68,7 @@ ask "$@" >&3 3>&- 4<&-
 exec 3>&- # the end of the last ping is then the end of the answers
 has_answers $(($# / 2)) <&4 && answers=yes
 # shellcheck disable=SC2086
-[ "$pace" = 0 ] || kill $asking
+[ "$pace" = 0 ] || kill $asking 2>/dev/null
 if [ "$answers" ]; then
     rm -f "$directory/unreached"
     : >"$directory/reached"
