@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from neutrino.server.db import connection_options
+from neutrino.server.db.engines import server_engines
 from tests.api.client import Api
 from tests.api.conftest import start
 from tests.support.mariadb import MariaDB
@@ -53,3 +55,34 @@ def test_lost_connections_and_a_lost_server(
         assert api.get("/networks").refused(503, "DatabaseUnreachable").headers["retry-after"] == "1"
         api.post("/networks", {"network": {"name": "never"}}).refused(503, "DatabaseUnreachable")
         server.close()
+
+
+@pytest.mark.postgres
+def test_postgresql_notices_that_the_machine_of_a_transaction_is_lost(postgres: Postgres) -> None:
+    """By its own default after two hours, for which it would keep the locks."""
+    _, engine = server_engines(sa.make_url(postgres.create_database("noticed")), 1, None)
+    names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
+    with engine.connect() as connection:
+        found = [connection.execute(sa.text(f"SHOW {name}")).scalar() for name in names]
+    assert found == ["5", "2", "3", "10000"]
+    engine.dispose()
+
+
+@pytest.mark.mariadb
+def test_mariadb_ends_a_transaction_that_does_not_go_on(mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a machine that is lost: its locks are released before others give up."""
+    monkeypatch.setattr(connection_options, "IDLE_SECONDS", 1)
+    _, engine = server_engines(sa.make_url(mariadb.create_database("ended")), 2, None)
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE held (id INT PRIMARY KEY) ENGINE=InnoDB"))
+        connection.execute(sa.text("INSERT INTO held VALUES (1)"))
+    lost = engine.connect()
+    lost.begin()
+    lost.execute(sa.text("UPDATE held SET id = 2"))
+    with engine.begin() as connection:
+        connection.execute(sa.text("SET SESSION innodb_lock_wait_timeout = 20"))
+        connection.execute(sa.text("UPDATE held SET id = 3 WHERE id = 1"))
+        assert connection.execute(sa.text("SELECT id FROM held")).scalars().all() == [3]
+    lost.invalidate()
+    lost.close()
+    engine.dispose()

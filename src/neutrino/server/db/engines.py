@@ -18,7 +18,7 @@ from neutrino import private
 from neutrino.model.objects import Object
 from neutrino.server import errors
 from neutrino.server.db import batch, compiled
-from neutrino.server.db.connection_options import connect_args, limit_psycopg, prepare_mysql
+from neutrino.server.db.connection_options import connect_args, limit_psycopg, prepare_mysql, prepare_postgresql
 
 HIDE_PARAMETERS: Final = True  # of statements, in errors: these end in logs, and parameters may be pre-shared keys
 
@@ -117,6 +117,8 @@ def server_engines(url: sa.URL, pool_size: int, sync_wait: int | None) -> tuple[
             prepare_mysql(engine, sync_wait)
         if url.get_driver_name() == "pymysql":
             sa.event.listen(engine, "do_connect", _mariadb_connect())
+    if url.get_backend_name() == "postgresql":
+        prepare_postgresql(writes)
     return reads, writes
 
 
