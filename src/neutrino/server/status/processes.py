@@ -20,7 +20,7 @@ import msgspec
 import sqlalchemy as sa
 
 from neutrino import __version__
-from neutrino.diagnosis.facts import MACHINE, SILENT_AFTER
+from neutrino.diagnosis.facts import MACHINE
 from neutrino.model.objects import Values
 from neutrino.server.db.objects import new_id
 from neutrino.server.db.session import Database, retried
@@ -105,8 +105,8 @@ class ServerProcess:
     def remove(self) -> None:
         """Delete the row, and those that it has replaced (`Facts.is_replaced`): nothing would tell any more that it did."""
         columns = server_processes.c
-        before = min(self._started_at, timestamp(self.clock() - SILENT_AFTER))
-        silent = sa.and_(columns.host == self.host, columns.kind == self.kind, columns.seen_at < before)
+        # One that lives, in a container with the same host name, writes its row again.
+        silent = sa.and_(columns.host == self.host, columns.kind == self.kind, columns.seen_at < self._started_at)
         with self.db.read() as connection:
             rows = connection.execute(sa.select(columns.id, columns.details).where(silent)).all()
         replaced = [row.id for row in rows if msgspec.json.decode(row.details).get(MACHINE) != machine()]
