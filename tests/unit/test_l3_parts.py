@@ -8,14 +8,7 @@ import msgspec
 import pytest
 
 from neutrino.agent.l3.config import L3Options
-from neutrino.agent.l3.services.keepalived.render import (
-    CHECK_ANSWERS,
-    CHECK_MISSED,
-    Agreement,
-    read_agreement,
-    render_keepalived,
-)
-from neutrino.agent.l3.services.keepalived.service import CHECK_TEXT
+from neutrino.agent.l3.services.keepalived.render import Agreement, read_agreement, render_keepalived
 from neutrino.agent.l3.services.radvd.render import render_radvd
 from neutrino.dataplane.netlink.values import Route, route
 from neutrino.model.routing import Router, RouterRoute
@@ -182,7 +175,7 @@ def test_the_active_host_looks_at_the_gateways_of_default_routes() -> None:
 
 @pytest.mark.parametrize(
     ("interval", "pace", "others"),
-    [(1, "0", ("interval 1", "timeout 3", "fall 2")), (0.2, "0.2", ("interval 1", "timeout 63", "fall 1"))],
+    [(1, "0", ("interval 1", "timeout 3", "fall 2")), (0.2, "0.2", ("interval 1", "timeout 600", "fall 1"))],
 )
 def test_a_look_at_the_gateways_within_a_second(interval: float, pace: str, others: tuple[str, ...]) -> None:
     """keepalived kills a script that takes too long, which counts as failed: it has time for all answers."""
@@ -192,12 +185,6 @@ def test_a_look_at_the_gateways_within_a_second(interval: float, pace: str, othe
     lines = {line.strip() for line in render_keepalived(failover, options, "/state/fifo", "/check").splitlines()}
     assert f'script "/bin/sh /check {pace} ha-ffffffff-aa 169.254.0.7/24 {QG} 203.0.113.1"' in lines
     assert lines >= set(others)
-
-
-def test_the_script_has_the_numbers_that_its_time_is_from() -> None:
-    lines = CHECK_TEXT.splitlines()
-    assert f"ENOUGH={CHECK_ANSWERS}" in lines
-    assert f"MISSED={CHECK_MISSED}" in lines
 
 
 def test_a_project_s_own_default_route_is_no_gateway_to_look_at() -> None:

@@ -11,7 +11,6 @@ router's bindings, by which the tunnels of other hosts follow.
 
 import dataclasses
 import ipaddress
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -29,7 +28,7 @@ STATIC = 4  # the protocol of its routes
 _DEFAULTS = ("0.0.0.0/0", "::/0")
 FALL, RISE = 2, 2  # checks that fail until a host steps back, and that succeed until it may be elected again
 CHECK_SECONDS = 3  # for a check: one that takes longer counts as failed, and an answer is waited for one second
-CHECK_ANSWERS, CHECK_MISSED = 100, 3  # of the script, where it goes on asking: answers after which it ends, and misses
+GOES_ON_SECONDS = 600  # for one that goes on asking, which takes half of it at most: a busy machine is no lost gateway
 _LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
 _RESERVED = (ipaddress.IPv4Network("169.254.169.254/32"), ipaddress.IPv4Network("169.254.64.0/18"))
 """Of metadata, and of distributed routers' links to `fip-…`."""
@@ -145,11 +144,10 @@ def _check(path: str, active: tuple[str, str], gateways: Iterable[tuple[str, str
     goes_on = interval < 1
     pace = f"{interval:g}" if goes_on else "0"
     words = (path, pace, *active, *(word for gateway in gateways for word in gateway))
-    seconds = math.ceil(CHECK_ANSWERS * CHECK_MISSED * interval) + CHECK_SECONDS if goes_on else CHECK_SECONDS
     return (
         f'script "/bin/sh {" ".join(words)}"',
         f"interval {1 if goes_on else int(interval)}",
-        f"timeout {seconds}",
+        f"timeout {GOES_ON_SECONDS if goes_on else CHECK_SECONDS}",
         f"fall {1 if goes_on else FALL}",
         f"rise {RISE}",
     )
